@@ -1,0 +1,1 @@
+"""What a Hugging Face model is, and what memory it needs."""

@@ -1,0 +1,373 @@
+"""The nouns every room passes to the next: frozen data, no logic.
+
+Sizes are ``int`` bytes, widths ``int`` bits, counts ``int``; a name ends in its unit. What is not known is ``None`` and comes
+with a reason, never with a default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+T_co = TypeVar("T_co", covariant=True)
+
+Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+"""Anything ``json.loads`` can return."""
+
+Config: TypeAlias = Mapping[str, Json]
+"""One JSON object read from a repository."""
+
+Source: TypeAlias = Literal["hub", "cache", "local", "bundle"]
+Category: TypeAlias = Literal[
+    "Parameter", "Buffer", "Gradient", "OptimizerState", "Activation", "KVCache", "Workspace", "Context", "Fragmentation"
+]
+Exactness: TypeAlias = Literal["exact", "formula", "fitted", "bound"]
+Mode: TypeAlias = Literal["infer", "train", "kv"]
+Severity: TypeAlias = Literal["error", "warning", "info"]
+
+NOTHING: Mapping[str, Json] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sourced(Generic[T_co]):
+    """A value and where it was read.
+
+    ``where`` is ``"config.json#num_hidden_layers"``, ``"header:<tensor name>"``, ``"default:<model type>"`` (the config class's
+    default in transformers, which is not the checkpoint's word), or ``"rule:<what was computed>"``. Where ``value`` is ``None``,
+    ``where`` says why it is not known.
+    """
+
+    value: T_co | None
+    where: str
+
+
+# --- what was read -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """One tensor as a weight file declares it: dtype in the file's own spelling, shape in elements, bytes it fills there."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    stored_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepoFile:
+    """One file of the repository's listing; ``size_bytes`` is ``None`` where the listing does not say."""
+
+    path: str
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightFile:
+    """One weight file whose header was read; ``size_bytes`` is the whole file's, ``metadata`` what the header says of itself."""
+
+    path: str
+    size_bytes: int | None
+    format: str
+    tensors: tuple[TensorInfo, ...]
+    metadata: Config = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightIndex:
+    """A ``*.index.json``: the total it claims in bytes, and the shard it names for each tensor (empty where not served)."""
+
+    path: str
+    total_size_bytes: int | None
+    weight_map: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadProblem:
+    """A file that the repository names and that could not be used, and why, in one line."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepoSnapshot:
+    """All that an audit read of one repository at one commit: enough to replay the audit offline."""
+
+    repo_id: str
+    revision: str | None
+    commit: str | None
+    source: Source
+    files: tuple[RepoFile, ...] = ()
+    configs: Mapping[str, Config] = field(default_factory=dict)
+    weights: tuple[WeightFile, ...] = ()
+    indexes: tuple[WeightIndex, ...] = ()
+    card: str | None = None
+    library_name: str | None = None
+    hub_parameters: Mapping[str, int] | None = None
+    problems: tuple[ReadProblem, ...] = ()
+
+
+# --- what it means -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorGroup:
+    """Tensors of one role, shape and dtype whose names differ in their numbers only: ``model.layers.*.mlp.up_proj.weight``.
+
+    ``shape`` is the stored one; ``parameters`` counts logical parameters of the whole group (packed containers unpacked, 0 for
+    scales and quantization statistics). ``kind`` is what a runtime makes of it: ``linear``, ``conv1d``, ``embedding``, ``norm``,
+    ``bias``, ``experts`` (3-D), ``conv``, ``buffer``, ``scale`` or ``other``. ``extra`` names why a runtime does not build it
+    (``"mtp"``, ``"tied head"``, ``"buffer"``), ``None`` where it does.
+    """
+
+    pattern: str
+    role: str
+    kind: str
+    dtype: str
+    shape: tuple[int, ...]
+    count: int
+    parameters: int
+    stored_bytes: int
+    extra: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterCount:
+    """Exact parameter counts.
+
+    ``total`` follows the Hub's own rule: every stored tensor, packed weights unpacked, scales and statistics left out.
+    ``loaded`` is what a runtime builds of it: a tied head stored again, unused buffers and multi-token-prediction layers are not
+    in it. ``active`` is the share of ``loaded`` that one token passes through (mixture of experts), ``None`` where not known.
+    """
+
+    total: int
+    loaded: int
+    active: int | None
+    by_dtype: Mapping[str, int]
+    by_role: Mapping[str, int]
+    extra: Mapping[str, int]
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """How the stored weights are quantized: the method's name, its bits (``None`` where they differ by module), where it was read."""
+
+    method: str
+    bits: int | None
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixtureOfExperts:
+    """Routed experts of a layer, and how many of them one token passes through."""
+
+    experts: Sourced[int]
+    experts_per_token: Sourced[int]
+    expert_intermediate_size: Sourced[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheTensor:
+    """One tensor that a layer keeps for one sequence between tokens.
+
+    It holds ``fixed_elements + elements_per_token × kept`` elements, where ``kept`` is ``tokens // tokens_per_entry`` (one entry for so
+    many tokens), at most ``window_tokens``. ``dtype`` is ``None`` where it follows the cache's dtype.
+    """
+
+    name: str
+    elements_per_token: int = 0
+    fixed_elements: int = 0
+    window_tokens: int | None = None
+    tokens_per_entry: int = 1
+    dtype: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerSpec:
+    """What one layer keeps between tokens. ``shares_cache_with`` is the index of the layer whose cache it reads instead of its own."""
+
+    index: int
+    kind: str
+    tensors: tuple[CacheTensor, ...]
+    where: str
+    shares_cache_with: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """Two witnesses that say different things of one fact; the audit goes on with ``used``."""
+
+    subject: str
+    config_says: str
+    files_say: str
+    used: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFacts:
+    """What the model is. A fact that no witness gives is ``Sourced(value=None, where=<reason>)``."""
+
+    library: str | None
+    model_type: str | None
+    architecture: str | None
+    family: Literal["decoder", "encoder", "encoder-decoder", "other", "unknown"]
+    layers: Sourced[int]
+    hidden_size: Sourced[int]
+    intermediate_size: Sourced[int]
+    attention_heads: Sourced[int]
+    kv_heads: Sourced[int]
+    head_dim: Sourced[int]
+    vocab_size: Sourced[int]
+    max_positions: Sourced[int]
+    tied_embeddings: Sourced[bool]
+    dtype: Sourced[str]
+    parameters: ParameterCount | None
+    parameters_reason: str | None
+    tensor_groups: tuple[TensorGroup, ...]
+    stored_bytes: int | None
+    file_bytes: int | None
+    layer_plan: tuple[LayerSpec, ...] | None
+    layer_plan_reason: str | None
+    quantization: Quantization | None = None
+    moe: MixtureOfExperts | None = None
+    disagreements: tuple[Disagreement, ...] = ()
+    missing: tuple[str, ...] = ()
+    components: tuple[ModelFacts, ...] = ()
+
+
+# --- what is asked, and what it takes --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """What the model is asked to do. ``None`` means "as the model and the runtime decide", which the estimate then says."""
+
+    mode: Mode = "infer"
+    batch_size: int = 1
+    prompt_tokens: int | None = None
+    new_tokens: int | None = None
+    dtype: str | None = None
+    quant: str | None = None
+    kv_dtype: str | None = None
+    attention: str = "sdpa"
+    cache: str = "dynamic"
+    runtime: str = "transformers"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hardware:
+    """An accelerator: what one process can really use of it, in bytes, and how many there are."""
+
+    name: str
+    usable_bytes: int
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Component:
+    """One part of an estimate: ``bytes`` is ``formula`` over ``inputs``, both shown to whoever asks.
+
+    ``low_bytes``/``high_bytes`` are the band (equal to ``bytes`` where ``exactness`` is ``exact``). ``sources`` says where the inputs were
+    read and whose formula it is.
+    """
+
+    id: str
+    category: Category
+    bytes: int
+    formula: str
+    inputs: Mapping[str, int]
+    exactness: Exactness
+    sources: tuple[str, ...]
+    low_bytes: int
+    high_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Omission:
+    """A part that could not be estimated, and why."""
+
+    id: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phase:
+    """A stretch of the run and the bytes alive at its worst moment."""
+
+    name: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Memory for one workload on one device: the components alive in the worst phase, and their sum with its band."""
+
+    fidelity: Literal["formula", "exact", "measured"]
+    components: tuple[Component, ...]
+    total_bytes: int
+    low_bytes: int
+    high_bytes: int
+    phases: tuple[Phase, ...] = ()
+    peak_phase: str | None = None
+    assumptions: tuple[str, ...] = ()
+    omitted: tuple[Omission, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """The same workload with the weights held another way."""
+
+    dtype: str
+    quant: str | None
+    weights_bytes: int
+    total_bytes: int
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """An estimate against hardware."""
+
+    hardware: Hardware
+    verdict: Literal["fits", "tight", "no"]
+    headroom_bytes: int
+    max_batch: int | None
+    max_context: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Something wrong with the repository: the rule's id, how bad, what, and where."""
+
+    rule: str
+    severity: Severity
+    message: str
+    where: str
+    help: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What was audited."""
+
+    repo_id: str
+    revision: str | None
+    commit: str | None
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One audit, whole."""
+
+    subject: Subject
+    facts: ModelFacts
+    workload: Workload
+    estimate: Estimate
+    variants: tuple[Variant, ...] = ()
+    fit: tuple[Fit, ...] = ()
+    findings: tuple[Finding, ...] = ()
