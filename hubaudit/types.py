@@ -12,7 +12,7 @@ from typing import Generic, Literal, TypeAlias, TypeVar
 
 T_co = TypeVar("T_co", covariant=True)
 
-Json: TypeAlias = "None | bool | int | float | str | list[Json] | dict[str, Json]"
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 """Anything ``json.loads`` can return."""
 
 Config: TypeAlias = Mapping[str, Json]
@@ -20,7 +20,15 @@ Config: TypeAlias = Mapping[str, Json]
 
 Source: TypeAlias = Literal["hub", "cache", "local", "bundle"]
 Category: TypeAlias = Literal[
-    "Parameter", "Buffer", "Gradient", "OptimizerState", "Activation", "KVCache", "Workspace", "Context", "Fragmentation"
+    "Parameter",
+    "Buffer",
+    "Gradient",
+    "OptimizerState",
+    "Activation",
+    "KVCache",
+    "Workspace",
+    "Context",
+    "Fragmentation",
 ]
 Exactness: TypeAlias = Literal["exact", "formula", "fitted", "bound"]
 Mode: TypeAlias = Literal["infer", "train", "kv"]

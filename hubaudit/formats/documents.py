@@ -1,0 +1,75 @@
+"""JSON documents that repositories hold beside their weights: configs and weight indexes."""
+
+from __future__ import annotations
+
+import json
+from posixpath import normpath
+from typing import TYPE_CHECKING
+
+from hubaudit.errors import MalformedFileError
+from hubaudit.types import WeightIndex
+
+if TYPE_CHECKING:
+    from hubaudit.types import Json
+
+MAX_CONFIG_BYTES = 10_000_000
+MAX_INDEX_BYTES = 100_000_000
+MAX_PATH_CHARACTERS = 1024
+
+
+def parse_object(content: bytes, path: str) -> dict[str, Json]:
+    """A file that must hold one JSON object.
+
+    Raises:
+        MalformedFileError: it does not, with the byte where it goes wrong.
+    """
+    try:
+        value = json.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise MalformedFileError(path, "not UTF-8", offset=error.start) from None
+    except json.JSONDecodeError as error:
+        raise MalformedFileError(path, f"not JSON: {error.msg}", offset=error.pos) from None
+    except RecursionError:
+        raise MalformedFileError(path, "JSON nested too deeply") from None
+    except ValueError as error:
+        raise MalformedFileError(path, f"not acceptable JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise MalformedFileError(path, f"holds a JSON {type(value).__name__}, not an object", offset=0)
+    return value
+
+
+def parse_index(content: bytes, path: str) -> WeightIndex:
+    """A ``*.index.json``. Shard names are checked before anyone asks for a file of that name.
+
+    Raises:
+        MalformedFileError: no JSON object, no ``weight_map`` of strings, or a shard name that leaves the repository.
+    """
+    index = parse_object(content, path)
+    weight_map = index.get("weight_map")
+    if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
+        raise MalformedFileError(path, "has no `weight_map` from tensor names to shard names")
+    shards: dict[str, str] = {tensor: str(shard) for tensor, shard in weight_map.items()}
+    for shard in set(shards.values()):
+        if not is_repo_path(shard):
+            raise MalformedFileError(path, f"names a shard outside the repository: {shard[:120]!a}")
+    return WeightIndex(path=path, total_size_bytes=declared_total(index.get("metadata")), weight_map=shards)
+
+
+def declared_total(metadata: Json) -> int | None:
+    """``metadata.total_size`` of an index in bytes; real files hold floats and zeros, so only a whole number counts."""
+    total = metadata.get("total_size") if isinstance(metadata, dict) else None
+    if isinstance(total, bool) or not isinstance(total, int | float) or not 0 <= total < 2**63:
+        return None
+    return int(total) if total == int(total) else None
+
+
+def is_repo_path(path: str) -> bool:
+    """Whether ``path`` names a file inside its repository: relative, normal, with no control characters or backslashes."""
+    return (
+        0 < len(path) <= MAX_PATH_CHARACTERS
+        and path.isprintable()
+        and "\\" not in path
+        and not path.startswith(("/", "../"))
+        and normpath(path) == path
+        and path not in (".", "..")
+    )

@@ -1,0 +1,192 @@
+"""safetensors headers, checked to the format's own rules.
+
+The format: 8 bytes little-endian header length, a JSON object ``{name: {dtype, shape, data_offsets}}`` with an optional
+``__metadata__`` of strings, then the data, which the tensors must fill without holes or overlaps
+(github.com/huggingface/safetensors, README.md "Format" and ``validate()`` in safetensors/src/tensor.rs, v0.8.0).
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import TYPE_CHECKING, TypeGuard
+
+from hubaudit.data.dtypes import bits_of
+from hubaudit.errors import MalformedFileError
+from hubaudit.types import TensorInfo, WeightFile
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hubaudit.formats.source import ByteSource
+    from hubaudit.types import Json
+
+MAX_HEADER_BYTES = 100_000_000  # the reference implementation's MAX_HEADER_SIZE
+FIRST_READ_BYTES = 32 * 1024  # holds the whole header of almost every one-file model, so one range request is enough
+_MAX_DIMENSIONS = 64
+_ENTRY_KEYS = {"dtype", "shape", "data_offsets"}
+
+
+def read_safetensors(source: ByteSource) -> WeightFile:
+    """Read and check one file's header: one range read, or two where the header is longer than the first.
+
+    Raises:
+        MalformedFileError: the file breaks one of the format's rules.
+    """
+    head = source.read(0, FIRST_READ_BYTES)
+    size_bytes = source.size_bytes
+    header_bytes = _header_length(head, source.path, size_bytes)
+    text = head[8 : 8 + header_bytes]
+    if len(text) < header_bytes:
+        text += source.read(8 + len(text), header_bytes - len(text))
+    if len(text) < header_bytes:
+        raise MalformedFileError(source.path, f"the header is cut off: {len(text)} of {header_bytes} bytes", offset=8)
+    header = _decode(text, source.path)
+    data_bytes = None if size_bytes is None else size_bytes - 8 - header_bytes
+    tensors, metadata = check_header(header, source.path, data_bytes=data_bytes)
+    return WeightFile(path=source.path, size_bytes=size_bytes, format="safetensors", tensors=tensors, metadata=metadata)
+
+
+def check_header(
+    header: Mapping[str, Json], path: str, *, data_bytes: int | None
+) -> tuple[tuple[TensorInfo, ...], dict[str, Json]]:
+    """Check a decoded header, as a file holds it or as the Hub serves it, and return its tensors in file order and its metadata.
+
+    Args:
+        header: the JSON object, ``__metadata__`` included.
+        path: the file's name, for messages.
+        data_bytes: the bytes that follow the header, or ``None`` where the file's size is not known.
+
+    Raises:
+        MalformedFileError: an entry is not what the format says, or the tensors do not fill the data exactly.
+    """
+    widths = bits_of()
+    spans = []
+    for name, entry in header.items():
+        if name != "__metadata__":
+            spans.append(_entry(name, entry, path, widths))
+    spans.sort(key=lambda span: span[:2])
+    filled = 0
+    for start, end, tensor in spans:
+        if start != filled:
+            what = (
+                "overlaps the tensor before it"
+                if start < filled
+                else f"leaves a hole of {start - filled} bytes before it"
+            )
+            raise MalformedFileError(path, f"tensor {_shown(tensor.name)} {what}", offset=start)
+        filled = end
+    if data_bytes is not None and filled != data_bytes:
+        raise MalformedFileError(path, _size_mismatch(filled, data_bytes), offset=min(filled, data_bytes))
+    return tuple(tensor for _, _, tensor in spans), _metadata(header.get("__metadata__"), path)
+
+
+def read_served_header(header: Mapping[str, Json], path: str, *, size_bytes: int | None) -> WeightFile:
+    """Check a header that the Hub decoded for us: the same rules, with the header's length known only to within its white space.
+
+    Args:
+        header: the JSON object of one file.
+        path: the file's name.
+        size_bytes: the whole file's size from the listing, or ``None`` where it is not known.
+
+    Raises:
+        MalformedFileError: as for a file, or the file is too small to hold its header and its tensors.
+    """
+    tensors, metadata = check_header(header, path, data_bytes=None)
+    data_bytes = sum(tensor.stored_bytes for tensor in tensors)
+    if size_bytes is not None:
+        least = 8 + len(json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()) + data_bytes
+        if size_bytes < least:
+            raise MalformedFileError(
+                path, f"the file is cut off: header and tensors need {least} bytes, the file has {size_bytes}"
+            )
+    return WeightFile(path=path, size_bytes=size_bytes, format="safetensors", tensors=tensors, metadata=metadata)
+
+
+def _header_length(head: bytes, path: str, size_bytes: int | None) -> int:
+    if len(head) < 8:
+        raise MalformedFileError(path, f"too short for safetensors: {len(head)} bytes", offset=0)
+    header_bytes = int.from_bytes(head[:8], "little")
+    if header_bytes > MAX_HEADER_BYTES:
+        raise MalformedFileError(
+            path, f"header length {header_bytes} is above the format's limit {MAX_HEADER_BYTES}", offset=0
+        )
+    if size_bytes is not None and 8 + header_bytes > size_bytes:
+        raise MalformedFileError(
+            path, f"header length {header_bytes} does not fit in a file of {size_bytes} bytes", offset=0
+        )
+    return header_bytes
+
+
+def _decode(text: bytes, path: str) -> dict[str, Json]:
+    if not text.startswith(b"{"):
+        raise MalformedFileError(path, "the header does not start with `{`", offset=8)
+    try:
+        header = json.loads(text.decode("utf-8"))
+        # A repeated name is rare and the check for it slow, so look only where the count of entries gives reason to.
+        if text.count(b'"data_offsets"') > len(header):
+            header = json.loads(text, object_pairs_hook=_without_repeats)
+    except UnicodeDecodeError as error:
+        raise MalformedFileError(path, "the header is not UTF-8", offset=8 + error.start) from None
+    except json.JSONDecodeError as error:
+        raise MalformedFileError(path, f"the header is not JSON: {error.msg}", offset=8 + error.pos) from None
+    except (RecursionError, ValueError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise MalformedFileError(path, f"the header is not acceptable JSON: {reason}", offset=8) from None
+    if not isinstance(header, dict):
+        raise MalformedFileError(path, "the header is not a JSON object", offset=8)
+    return header
+
+
+def _without_repeats(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    merged = dict(pairs)
+    if len(merged) < len(pairs):
+        seen: set[str] = set()
+        repeated = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise ValueError(f"the key {_shown(repeated)} appears twice")
+    return merged
+
+
+def _entry(name: str, entry: Json, path: str, widths: Mapping[str, int]) -> tuple[int, int, TensorInfo]:
+    if not isinstance(entry, dict) or entry.keys() != _ENTRY_KEYS:
+        raise MalformedFileError(path, f"tensor {_shown(name)} does not have exactly dtype, shape and data_offsets")
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in widths:
+        raise MalformedFileError(path, f"tensor {_shown(name)} has the unknown dtype {_shown(dtype)}")
+    if not _counts(shape) or len(shape) > _MAX_DIMENSIONS:
+        raise MalformedFileError(path, f"tensor {_shown(name)} has the impossible shape {_shown(shape)}")
+    if not _counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise MalformedFileError(path, f"tensor {_shown(name)} has the impossible data_offsets {_shown(offsets)}")
+    start, end = offsets
+    bits = widths[dtype] * prod(shape)
+    if bits != 8 * (end - start):
+        needed = f"{bits // 8} bytes" if bits % 8 == 0 else f"{bits} bits, no whole number of bytes,"
+        raise MalformedFileError(
+            path, f"tensor {_shown(name)} of {dtype} {shape} needs {needed} but has {end - start}", offset=start
+        )
+    return start, end, TensorInfo(name, dtype, tuple(shape), end - start)
+
+
+def _counts(value: Json) -> TypeGuard[list[int]]:
+    """Whether ``value`` is a list of non-negative integers that fit in 64 bits (``True`` is not an integer here)."""
+    return isinstance(value, list) and all(type(item) is int and 0 <= item < 2**63 for item in value)
+
+
+def _metadata(value: Json, path: str) -> dict[str, Json]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+        raise MalformedFileError(path, "`__metadata__` is not an object of strings")
+    return value
+
+
+def _size_mismatch(filled: int, data_bytes: int) -> str:
+    if data_bytes < filled:
+        return f"the file is cut off: tensors need {filled} bytes of data, the file holds {data_bytes}"
+    return f"{data_bytes - filled} bytes after the last tensor belong to none"
+
+
+def _shown(value: object) -> str:
+    """A value from the file as a message may carry it: quoted, escaped, and short."""
+    text = ascii(value)
+    return text if len(text) <= 120 else text[:117] + "..."

@@ -1,0 +1,179 @@
+"""Bundles: one small JSON(.gz) file with all that an audit read, so that it can be replayed offline, shared, and cached by commit."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import zlib
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Any, cast
+
+from hubaudit._version import __version__
+from hubaudit.errors import MalformedFileError, NotFoundError
+from hubaudit.formats.documents import is_repo_path, parse_object
+from hubaudit.types import ReadProblem, RepoFile, RepoSnapshot, TensorInfo, WeightFile, WeightIndex
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hubaudit.types import Source
+
+BUNDLE_VERSION = 1
+MAX_BUNDLE_BYTES = 512_000_000
+
+
+def write_bundle(snapshot: RepoSnapshot, path: Path) -> None:
+    """Write ``snapshot`` to ``path``, gzipped where the name ends in ``.gz``; the file appears whole or not at all."""
+    text = json.dumps(_to_json(snapshot), ensure_ascii=False, separators=(",", ":")).encode()
+    if path.name.endswith(".gz"):
+        text = gzip.compress(text, compresslevel=6, mtime=0)
+    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as draft:
+        try:
+            draft.write(text)
+            draft.close()
+            os.replace(draft.name, path)
+        except BaseException:
+            os.unlink(draft.name)
+            raise
+
+
+def read_bundle(path: Path, *, source: Source = "bundle") -> RepoSnapshot:
+    """The snapshot that ``path`` holds.
+
+    Raises:
+        NotFoundError: there is no such file.
+        MalformedFileError: it is no bundle, or not one of a version this program knows.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise NotFoundError(f"cannot read the bundle `{path}`: {error.strerror}") from None
+    if content[:2] == b"\x1f\x8b":
+        content = _gunzip(content, path)
+    bundle = parse_object(content, str(path))
+    version = bundle.get("hubaudit_bundle")
+    if version != BUNDLE_VERSION:
+        what = "is no hubaudit bundle" if version is None else f"is a bundle of version {version!a}"
+        raise MalformedFileError(
+            str(path),
+            what,
+            hint=f"this program reads version {BUNDLE_VERSION}; `hubaudit bundle REPO -o FILE` writes one",
+        )
+    try:
+        return _from_json(bundle, source)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MalformedFileError(str(path), f"not what a bundle holds: {type(error).__name__} {error}") from None
+
+
+def _gunzip(content: bytes, path: Path) -> bytes:
+    unpacker = zlib.decompressobj(wbits=31)
+    try:
+        text = unpacker.decompress(content, MAX_BUNDLE_BYTES)
+    except zlib.error as error:
+        raise MalformedFileError(str(path), f"broken gzip: {error}") from None
+    if unpacker.unconsumed_tail or not unpacker.eof:
+        raise MalformedFileError(str(path), "cut off, or larger than a bundle may be")
+    return text
+
+
+def _to_json(snapshot: RepoSnapshot) -> dict[str, Any]:
+    return {
+        "hubaudit_bundle": BUNDLE_VERSION,
+        "tool": f"hubaudit {__version__}",
+        "repo_id": snapshot.repo_id,
+        "revision": snapshot.revision,
+        "commit": snapshot.commit,
+        "library_name": snapshot.library_name,
+        "files": [[file.path, file.size_bytes] for file in snapshot.files],
+        "configs": dict(snapshot.configs),
+        "weights": [
+            {
+                "path": file.path,
+                "size_bytes": file.size_bytes,
+                "format": file.format,
+                "metadata": dict(file.metadata),
+                "tensors": [[tensor.name, tensor.dtype, tensor.shape, tensor.stored_bytes] for tensor in file.tensors],
+            }
+            for file in snapshot.weights
+        ],
+        "indexes": [
+            {"path": index.path, "total_size": index.total_size_bytes, "weight_map": dict(index.weight_map)}
+            for index in snapshot.indexes
+        ],
+        "card": snapshot.card,
+        "hub_parameters": None if snapshot.hub_parameters is None else dict(snapshot.hub_parameters),
+        "problems": [{"path": problem.path, "reason": problem.reason} for problem in snapshot.problems],
+    }
+
+
+def _from_json(bundle: dict[str, Any], source: Source) -> RepoSnapshot:
+    return RepoSnapshot(
+        repo_id=_text(bundle["repo_id"]),
+        revision=_text_or_none(bundle["revision"]),
+        commit=_text_or_none(bundle["commit"]),
+        source=source,
+        files=tuple(RepoFile(path=_path(path), size_bytes=_size_or_none(size)) for path, size in bundle["files"]),
+        configs={_path(name): _object(config) for name, config in _object(bundle["configs"]).items()},
+        weights=tuple(_weight_file(file) for file in bundle["weights"]),
+        indexes=tuple(
+            WeightIndex(
+                path=_path(index["path"]),
+                total_size_bytes=_size_or_none(index["total_size"]),
+                weight_map={_text(tensor): _path(shard) for tensor, shard in _object(index["weight_map"]).items()},
+            )
+            for index in bundle["indexes"]
+        ),
+        card=_text_or_none(bundle["card"]),
+        library_name=_text_or_none(bundle["library_name"]),
+        hub_parameters=None
+        if bundle["hub_parameters"] is None
+        else {_text(dtype): _size(count) for dtype, count in _object(bundle["hub_parameters"]).items()},
+        problems=tuple(ReadProblem(path=_text(row["path"]), reason=_text(row["reason"])) for row in bundle["problems"]),
+    )
+
+
+def _weight_file(file: dict[str, Any]) -> WeightFile:
+    return WeightFile(
+        path=_path(file["path"]),
+        size_bytes=_size_or_none(file["size_bytes"]),
+        format=_text(file["format"]),
+        tensors=tuple(
+            TensorInfo(_text(name), _text(dtype), tuple(_size(dim) for dim in shape), _size(stored))
+            for name, dtype, shape, stored in file["tensors"]
+        ),
+        metadata=_object(file["metadata"]),
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"text expected, not {type(value).__name__}")
+    return value
+
+
+def _text_or_none(value: object) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _path(value: object) -> str:
+    path = _text(value)
+    if not is_repo_path(path):
+        raise ValueError(f"a path outside the repository: {path[:120]!a}")
+    return path
+
+
+def _size(value: object) -> int:
+    if type(value) is not int or not 0 <= value < 2**63:
+        raise TypeError(f"a size or count expected, not {ascii(value)[:120]}")
+    return value
+
+
+def _size_or_none(value: object) -> int | None:
+    return None if value is None else _size(value)
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"an object expected, not {type(value).__name__}")
+    return cast("dict[str, Any]", value)

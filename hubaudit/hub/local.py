@@ -1,0 +1,165 @@
+"""A folder, a weight file, or huggingface_hub's own cache → RepoSnapshot."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from huggingface_hub import constants
+
+from hubaudit.errors import CannotAuditError, MalformedFileError, NotFoundError, OfflineError
+from hubaudit.formats.documents import is_repo_path
+from hubaudit.formats.safetensors import read_safetensors
+from hubaudit.hub.assemble import read_contents
+from hubaudit.hub.failures import OFFLINE_HINT
+from hubaudit.types import RepoFile, RepoSnapshot, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hubaudit.hub.cache import SnapshotCache
+    from hubaudit.hub.reference import Reference
+    from hubaudit.types import Json
+
+_MAX_FILES = 100_000
+_MAX_DEPTH = 8
+
+
+def read_folder(
+    name: str, *, source: Source = "local", repo_id: str | None = None, commit: str | None = None
+) -> RepoSnapshot:
+    """The repository that lies in a folder, read as it would be on the Hub.
+
+    Raises:
+        CannotAuditError: the folder cannot be listed.
+    """
+    reader = _FolderReader(Path(name))
+    contents = read_contents(reader)
+    return RepoSnapshot(
+        repo_id=repo_id or name,
+        revision=None,
+        commit=commit,
+        source=source,
+        files=reader.files,
+        configs=contents.configs,
+        weights=tuple(contents.weights),
+        indexes=tuple(contents.indexes),
+        problems=tuple(contents.problems),
+    )
+
+
+def read_file(name: str) -> RepoSnapshot:
+    """One weight file on its own: its tensors, and no config.
+
+    Raises:
+        MalformedFileError: it is not a safetensors file, or breaks the format's rules.
+    """
+    weights = read_safetensors(LocalFile(Path(name), Path(name).name))
+    files = (RepoFile(path=weights.path, size_bytes=weights.size_bytes),)
+    return RepoSnapshot(repo_id=name, revision=None, commit=None, source="local", files=files, weights=(weights,))
+
+
+def read_offline(reference: Reference, cache: SnapshotCache) -> RepoSnapshot:
+    """A Hub repository without the Hub: from an earlier audit, else from the files that huggingface_hub has cached.
+
+    Raises:
+        OfflineError: neither holds that repository at that revision.
+    """
+    commit = reference.revision if reference.is_pinned else cache.commit_of(reference.name, reference.revision)
+    if commit is not None and (known := cache.load(reference.name, commit)) is not None:
+        return known
+    home = Path(constants.HF_HUB_CACHE) / f"models--{reference.name.replace('/', '--')}"
+    commit = reference.revision if reference.is_pinned else _cached_reference(home, reference.revision or "main")
+    folder = home / "snapshots" / str(commit)
+    if commit is None or not folder.is_dir():
+        at = f" at `{reference.revision}`" if reference.revision else ""
+        raise OfflineError(
+            f"offline, and `{reference.name}`{at} is not in the cache",
+            hint=OFFLINE_HINT,
+        )
+    return read_folder(str(folder), source="cache", repo_id=reference.name, commit=commit)
+
+
+def _cached_reference(home: Path, revision: str) -> str | None:
+    """What huggingface_hub's cache noted for a branch: its layout is documented as ``refs/<revision>`` → commit."""
+    if not is_repo_path(revision):
+        return None
+    try:
+        commit = (home / "refs" / revision).read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return None
+    return quote(commit, safe="")
+
+
+class LocalFile:
+    """A ``ByteSource`` over a regular file."""
+
+    def __init__(self, file: Path, path: str) -> None:
+        self.path = path
+        self._file = file
+        try:
+            status = file.stat()
+        except (OSError, ValueError) as error:
+            raise NotFoundError(f"cannot read `{path}`: {_why(error)}") from None
+        if not stat.S_ISREG(status.st_mode):
+            raise MalformedFileError(path, "not a regular file")
+        self.size_bytes: int | None = status.st_size
+
+    def read(self, offset: int, length: int) -> bytes:
+        """At most ``length`` bytes from ``offset``."""
+        try:
+            with self._file.open("rb") as opened:
+                opened.seek(offset)
+                return opened.read(length)
+        except OSError as error:
+            raise MalformedFileError(self.path, f"cannot be read: {_why(error)}") from None
+
+
+class _FolderReader:
+    """The files of one folder. Links are followed to files, as huggingface_hub's cache is made of them, but not to folders."""
+
+    parallel = 4
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            self.files = tuple(sorted(_listing(folder, "", 0), key=lambda file: file.path))
+        except OSError as error:
+            raise CannotAuditError(f"cannot list `{folder}`: {_why(error)}") from None
+
+    def read(self, path: str, max_bytes: int) -> bytes:
+        file = self.open(path)
+        if file.size_bytes is not None and file.size_bytes > max_bytes:
+            raise MalformedFileError(path, f"larger than {max_bytes} bytes")
+        return file.read(0, max_bytes)
+
+    def open(self, path: str) -> LocalFile:
+        return LocalFile(self._folder / path, path)
+
+    def headers_at_once(self, index: str) -> tuple[Json, Mapping[str, Json]] | None:
+        return None
+
+
+def _listing(folder: Path, prefix: str, depth: int) -> Iterator[RepoFile]:
+    seen = 0
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            seen += 1
+            if seen > _MAX_FILES:
+                raise CannotAuditError(
+                    f"`{folder}` holds more than {_MAX_FILES} files", hint="name the model's own folder"
+                )
+            path = prefix + entry.name
+            if not is_repo_path(path) or entry.name.startswith("."):
+                continue
+            if entry.is_dir(follow_symlinks=False) and depth < _MAX_DEPTH:
+                yield from _listing(Path(entry.path), f"{path}/", depth + 1)
+            elif entry.is_file():
+                yield RepoFile(path=path, size_bytes=entry.stat().st_size)
+
+
+def _why(error: Exception) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)

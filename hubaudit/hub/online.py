@@ -1,0 +1,185 @@
+"""A repository on the Hub → RepoSnapshot, asking as few questions as the answer needs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from huggingface_hub import constants
+
+from hubaudit.errors import AccessError, MalformedFileError, NetworkError, NotFoundError
+from hubaudit.formats.documents import is_repo_path, parse_object
+from hubaudit.hub.assemble import read_contents
+from hubaudit.hub.remote import RemoteFile
+from hubaudit.hub.session import HubSession, Wanted, api_url, file_url
+from hubaudit.types import Json, RepoFile, RepoSnapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hubaudit.hub.cache import SnapshotCache
+    from hubaudit.hub.reference import Reference
+
+PARALLEL_REQUESTS = 32
+_MAX_JSON_BYTES = 64_000_000
+_MAX_SERVED_BYTES = 256_000_000
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _RepoInfo:
+    """The Hub's own word on a repository: the commit that a branch means now, and what lies there."""
+
+    repo_id: str
+    commit: str
+    files: tuple[RepoFile, ...]
+    library_name: str | None
+    hub_parameters: Mapping[str, int] | None
+
+
+def fetch_from_hub(reference: Reference, session: HubSession, cache: SnapshotCache) -> RepoSnapshot:
+    """All that an audit needs of one repository.
+
+    One question finds the commit; everything else is read at that commit, or comes from the cache where that commit was audited
+    before. A commit given in full is looked up in the cache first.
+
+    Raises:
+        HubauditError: the repository cannot be found or read, or the network fails.
+    """
+    if reference.is_pinned and (known := cache.load(reference.name, str(reference.revision))) is not None:
+        return known
+    info = _repo_info(reference, session)
+    cache.remember(info.repo_id, reference.revision, info.commit)
+    if (known := cache.load(info.repo_id, info.commit)) is not None:
+        return known
+    contents = read_contents(_HubReader(info, session, on_main=reference.revision in (None, "main")))
+    snapshot = RepoSnapshot(
+        repo_id=info.repo_id,
+        revision=reference.revision,
+        commit=info.commit,
+        source="hub",
+        files=info.files,
+        configs=contents.configs,
+        weights=tuple(contents.weights),
+        indexes=tuple(contents.indexes),
+        library_name=info.library_name,
+        hub_parameters=info.hub_parameters,
+        problems=tuple(contents.problems),
+    )
+    cache.save(snapshot)
+    return snapshot
+
+
+class _HubReader:
+    """The files of one repository at one commit."""
+
+    parallel = PARALLEL_REQUESTS
+
+    def __init__(self, info: _RepoInfo, session: HubSession, *, on_main: bool) -> None:
+        self.files = info.files
+        self._info = info
+        self._session = session
+        self._on_main = on_main
+        self._sizes = {file.path: file.size_bytes for file in info.files}
+
+    def read(self, path: str, max_bytes: int) -> bytes:
+        url = file_url(self._info.repo_id, self._info.commit, path)
+        answer = self._session.get(url, self._wanted(path), max_bytes=max_bytes)
+        if not answer.is_whole:
+            raise MalformedFileError(path, f"larger than {max_bytes} bytes")
+        if "text/html" in answer.headers.get("Content-Type", ""):
+            raise NetworkError(
+                f"`{path}` of `{self._info.repo_id}`: the server answered with a web page",
+                hint="check HF_ENDPOINT and the proxy",
+            )
+        size_bytes = self._sizes.get(path)
+        if size_bytes is not None and size_bytes != len(answer.content):
+            raise NetworkError(
+                f"`{path}` of `{self._info.repo_id}`: {len(answer.content)} of {size_bytes} bytes came",
+                hint="try again",
+            )
+        return answer.content
+
+    def open(self, path: str) -> RemoteFile:
+        return RemoteFile(self._session, self._wanted(path), size_bytes=self._sizes.get(path))
+
+    def headers_at_once(self, index: str) -> tuple[Json, Mapping[str, Json]] | None:
+        """All headers in one request, where the Hub has it (``main`` only), and only if ``main`` is still the commit we read.
+
+        Any failure means the range reads instead: mirrors do not have this address.
+        """
+        if not self._on_main:
+            return None
+        wanted = Wanted(repo_id=self._info.repo_id, path=index)
+        try:
+            answer = self._session.get(
+                api_url(self._info.repo_id, f"/safetensors-metadata/{quote(index)}"),
+                wanted,
+                max_bytes=_MAX_SERVED_BYTES,
+            )
+            served = parse_object(answer.content, index) if answer.is_whole else {}
+            commit = answer.headers.get("X-Repo-Commit") or self._commit_of_main()
+        except (MalformedFileError, NotFoundError, AccessError):
+            return None
+        except NetworkError as error:
+            if error.kind == "rate_limit":
+                raise
+            return None
+        headers, described = served.get("headers"), served.get("index")
+        if commit != self._info.commit or not isinstance(headers, dict) or not isinstance(described, dict):
+            return None
+        return described.get("metadata"), headers
+
+    def _commit_of_main(self) -> Json:
+        url = api_url(self._info.repo_id, "?expand[]=sha")
+        answer = self._session.get(url, Wanted(repo_id=self._info.repo_id), max_bytes=_MAX_JSON_BYTES)
+        return parse_object(answer.content, "model info").get("sha")
+
+    def _wanted(self, path: str) -> Wanted:
+        return Wanted(repo_id=self._info.repo_id, revision=self._info.commit, path=path)
+
+
+def _repo_info(reference: Reference, session: HubSession) -> _RepoInfo:
+    """The first question: with ``blobs=true`` it also tells every file's size."""
+    tail = f"/revision/{quote(reference.revision, safe='')}" if reference.revision else ""
+    wanted = Wanted(repo_id=reference.name, revision=reference.revision)
+    answer = session.get(api_url(reference.name, f"{tail}?blobs=true"), wanted, max_bytes=_MAX_JSON_BYTES)
+    try:
+        info = parse_object(answer.content, "model info") if answer.is_whole else {}
+    except MalformedFileError:
+        info = {}
+    repo_id, commit = info.get("id"), info.get("sha")
+    if info.get("disabled") is True:
+        raise AccessError(f"`{reference.name}` is disabled on the Hub")
+    if not isinstance(repo_id, str) or not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
+        raise NetworkError(
+            f"{constants.ENDPOINT} does not answer like a Hub (asking about `{reference.name}`)",
+            hint="check HF_ENDPOINT, and the proxy between you and the Hub",
+        )
+    library = info.get("library_name")
+    return _RepoInfo(
+        repo_id=repo_id,
+        commit=commit,
+        files=_listing(info.get("siblings")),
+        library_name=library if isinstance(library, str) else None,
+        hub_parameters=_hub_parameters(info.get("safetensors")),
+    )
+
+
+def _listing(siblings: Json) -> tuple[RepoFile, ...]:
+    files = []
+    for sibling in siblings if isinstance(siblings, list) else ():
+        path = sibling.get("rfilename") if isinstance(sibling, dict) else None
+        if isinstance(sibling, dict) and isinstance(path, str) and is_repo_path(path):
+            size = sibling.get("size")
+            files.append(RepoFile(path=path, size_bytes=size if type(size) is int and size >= 0 else None))
+    return tuple(files)
+
+
+def _hub_parameters(safetensors: Json) -> Mapping[str, int] | None:
+    counts = safetensors.get("parameters") if isinstance(safetensors, dict) else None
+    if not isinstance(counts, dict):
+        return None
+    return {dtype: count for dtype, count in counts.items() if type(count) is int and count >= 0}
