@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import itertools
 import json
 import os
 import socket
@@ -27,16 +28,23 @@ FORGOTTEN = (
     "HUGGINGFACE_CO_STAGING", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME",
     "NO_COLOR", "FORCE_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "COLUMNS", "LINES", "TTY_COMPATIBLE", "TTY_INTERACTIVE",
     "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_OUTPUT", "GITHUB_TOKEN",
-    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSLKEYLOGFILE", "CUDA_VISIBLE_DEVICES",
+    "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "SSLKEYLOGFILE",
 )  # fmt: skip
 FORGOTTEN_PREFIXES = ("HUBAUDIT_", "_HUBAUDIT_")
 NO_HARNESSES: dict[str, Any] = {"standardEnvVars": [], "harnesses": {}}
 
 
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A stream of directories that no test has used."""
+    base = tmp_path_factory.mktemp("homes")
+    return (base / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def isolated(homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Keeps the user's cache, token, colours and terminal out of the test, and the test off the network."""
-    home = tmp_path / "home"
+    home = next(homes)
     hf_home = home / ".cache" / "huggingface"
     hf_home.mkdir(parents=True)
     # The client asks the Hub for this list once a day; it is there so that counts of requests are the test's own.

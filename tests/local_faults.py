@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from local_repo import Content
-    from local_routes import Request
+    from local_wire import Request
 
 FaultKind = Literal[
     "status",  # answer `status`, with an HTML body (or JSON); a 429 says that the quota resets in `reset_seconds`

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
 import json
 import re
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, quote, unquote, urlencode
 
-from local_repo import Blob, Content, LocalRepo, SparseFile, folder_item, header_of, model_info, tree_item
+from local_repo import Blob, LocalRepo, SparseFile, folder_item, header_of, model_info, tree_item
+from local_wire import Answer, Refusal, Request, json_answer, json_text_answer, ranged, redirect_answer, refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -29,128 +30,6 @@ CDN_URL_SECONDS = 3600
 MAX_NAMED_PATHS = 2000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """One request as it came, and what was answered.
-
-    ``path`` and ``query`` are as sent, still encoded; header names are lower case. ``file`` is ``repo_id/path`` of the file
-    that a CDN address stands for. ``status`` is 0 where no status line was sent; ``bytes_sent`` counts the body only, as
-    handed to the socket: where the client stops reading, somewhat more than it took. ``fault`` is the kind of the rule that
-    was applied. ``started_at`` is monotonic seconds.
-    """
-
-    method: str
-    host: str
-    path: str
-    query: str
-    headers: Mapping[str, str]
-    body: bytes = b""
-    file: str = ""
-    status: int = 0
-    bytes_sent: int = 0
-    fault: str | None = None
-    started_at: float = 0.0
-
-    @property
-    def authorized(self) -> bool:
-        """Whether an Authorization header came, right or wrong."""
-        return "authorization" in self.headers
-
-    @property
-    def token(self) -> str | None:
-        return self.headers.get("authorization", "").removeprefix("Bearer ") or None
-
-    @property
-    def range(self) -> str | None:
-        return self.headers.get("range")
-
-    @property
-    def params(self) -> dict[str, list[str]]:
-        return parse_qs(self.query, keep_blank_values=True)
-
-    @property
-    def label(self) -> str:
-        """The decoded path, query and CDN file, to search in."""
-        query = f"?{unquote(self.query)}" if self.query else ""
-        return f"{unquote(self.path)}{query} {self.file}".rstrip()
-
-
-@dataclass(slots=True, kw_only=True)
-class Answer:
-    """A status, headers, and the stretch of a content to send; ``length`` is what Content-Length says."""
-
-    status: int
-    headers: dict[str, str] = field(default_factory=dict)
-    content: Content = b""
-    start: int = 0
-    stop: int = -1
-
-    def __post_init__(self) -> None:
-        if self.stop < 0:
-            self.stop = len(self.content)
-
-    @property
-    def length(self) -> int:
-        return self.stop - self.start
-
-
-class Refusal(Exception):  # noqa: N818 - an answer on its way out, not a failure of the test server
-    """Ends the routing with an answer."""
-
-    def __init__(self, answer: Answer) -> None:
-        super().__init__(answer.status)
-        self.answer = answer
-
-
-def refuse(status: int, message: str, code: str | None = None, headers: Mapping[str, str] | None = None) -> Refusal:
-    """An error the way the Hub words it: in the headers, and again in the body."""
-    named = {"X-Error-Message": message, **(headers or {})}
-    if code is not None:
-        named["X-Error-Code"] = code
-    answer = json_answer({"error": message}, status=status)
-    answer.headers.update(named)
-    return Refusal(answer)
-
-
-def json_answer(value: Any, *, status: int = 200) -> Answer:
-    """Any value as compact JSON."""
-    return json_text_answer(json.dumps(value, separators=(",", ":")).encode(), status=status)
-
-
-def json_text_answer(text: bytes, *, status: int = 200) -> Answer:
-    """What is JSON already."""
-    return Answer(status=status, headers={"Content-Type": "application/json; charset=utf-8"}, content=text)
-
-
-def redirect_answer(status: int, location: str) -> Answer:
-    """A redirect with the line of text that the Hub sends along."""
-    words = {302: "Found", 307: "Temporary Redirect"}.get(status, "Redirect")
-    headers = {"Content-Type": "text/plain; charset=utf-8", "Location": location, "Vary": "Accept"}
-    return Answer(status=status, headers=headers, content=f"{words}. Redirecting to {location}".encode())
-
-
-_RANGE = re.compile(r"bytes=(?:(\d+)-(\d*)|-(\d+))")
-
-
-def ranged(answer: Answer, range_header: str | None) -> Answer:
-    """The part of a 200 answer that one ``Range: bytes=`` asks for: 206 or 416; several ranges get it all."""
-    answer.headers["Accept-Ranges"] = "bytes"
-    match = _RANGE.fullmatch(range_header.strip()) if range_header else None
-    if match is None:
-        return answer
-    size = len(answer.content)
-    if match[3] is not None:
-        start, stop = max(0, size - int(match[3])), size
-    else:
-        start, stop = int(match[1]), min(size, int(match[2]) + 1 if match[2] else size)
-    if start >= size or start >= stop:
-        headers = {"Content-Range": f"bytes */{size}", "Content-Type": "application/xml"}
-        return Answer(status=416, headers=headers, content=b"<Error><Code>InvalidRange</Code></Error>")
-    answer.status, answer.start, answer.stop = 206, start, stop
-    answer.headers["Content-Range"] = f"bytes {start}-{stop - 1}/{size}"
-    return answer
-
-
 class Routes:
     """Both hosts' answers, from the repositories they are given."""
 
@@ -164,6 +43,7 @@ class Routes:
         self.compress = compress
         self.endpoint = ""
         self.cdn_endpoint = ""
+        self._gzip_cache: dict[bytes, bytes] = {}
         self._headers_cache: dict[tuple[str, str, str], bytes] = {}
         self._by_lower_id: dict[str, str] = {}
         self._by_cdn_path: dict[str, tuple[LocalRepo, Blob]] = {}
@@ -194,12 +74,23 @@ class Routes:
         return self._compressed(answer, request)
 
     def _compressed(self, answer: Answer, request: Request) -> Answer:
-        wanted = self.compress and "gzip" in request.headers.get("accept-encoding", "") and answer.status == 200
-        if wanted and answer.headers.get("Content-Type", "").startswith("application/json") and answer.length > 1000:
-            answer.content = gzip.compress(answer.content, 6)  # type: ignore[arg-type]
-            answer.start, answer.stop = 0, len(answer.content)
-            answer.headers["Content-Encoding"] = "gzip"
-        return answer
+        """As the Hub sends its larger JSON answers to who accepts gzip: compressed and chunked, so without a length."""
+        is_json = answer.headers.get("Content-Type", "").startswith("application/json") and request.path.startswith(
+            "/api/"
+        )
+        content = answer.content
+        if not (
+            self.compress and is_json and answer.status == 200 and isinstance(content, bytes) and answer.length > 1000
+        ):
+            return answer
+        if "gzip" not in request.headers.get("accept-encoding", "") or request.range is not None:
+            return answer
+        key = hashlib.sha256(content).digest()
+        if key not in self._gzip_cache:
+            self._gzip_cache[key] = gzip.compress(content, 6, mtime=0)
+        packed = self._gzip_cache[key]
+        headers = answer.headers | {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        return Answer(status=200, headers=headers, content=packed, chunked=True)
 
     # --- the Hub -----------------------------------------------------------------------------------------------------
 
@@ -249,12 +140,12 @@ class Routes:
             raise refuse(403, "Access to this resource is disabled.")
         if repo.readable_by(request.token):
             return
-        url = f"https://huggingface.co/{repo.repo_id}"
+        restricted = f"Access to model {repo.repo_id} is restricted"
         if request.token is None:
-            message = f"Access to model {repo.repo_id} is restricted. You must have access to it and be authenticated."
-            raise refuse(401, message, "GatedRepo")
-        message = f"Access to model {repo.repo_id} is restricted and you are not in the authorized list. Visit {url}"
-        raise refuse(403, message, "GatedRepo")
+            login = "You must have access to it and be authenticated to access it. Please log in."
+            raise refuse(401, f"{restricted}. {login}", "GatedRepo")
+        ask = f"Visit https://huggingface.co/{repo.repo_id} to ask for access."
+        raise refuse(403, f"{restricted} and you are not in the authorized list. {ask}", "GatedRepo")
 
     def _blob(self, repo: LocalRepo, sha: str, path: str) -> Blob:
         blob = repo.commits[sha].get(path)
