@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import socket
+import ssl
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -99,6 +100,7 @@ def typed_401(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _point_client_at(endpoint: str, hf_home: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Does to an imported huggingface_hub what the environment would have done before its import."""
+    import httpx2
     from huggingface_hub import constants, hf_api
     from huggingface_hub.utils import _detect_agent, _http
 
@@ -127,6 +129,13 @@ def _point_client_at(endpoint: str, hf_home: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(hf_api.api, "endpoint", endpoint)
     monkeypatch.setattr(_http, "_HUB_ORIGINS", frozenset({*_http._HUB_ORIGINS, _http._url_origin(endpoint)}))
     monkeypatch.setattr(_detect_agent, "_registry", NO_HARNESSES)
+    # Loading the certificates of the world takes each new client 0.1 s, and no test speaks TLS.
+    monkeypatch.setattr(httpx2._transports.default, "create_ssl_context", _no_certificates)
+
+
+def _no_certificates(*args: Any, **kwargs: Any) -> ssl.SSLContext:
+    """A context that trusts nobody."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 def _forget_connections() -> None:
