@@ -327,10 +327,11 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """The same workload with the weights held another way."""
+    """The same workload with the weights held another way. ``plain_bytes`` is bits × parameters, ``weights_bytes`` what a loader makes of it."""
 
     dtype: str
     quant: str | None
+    plain_bytes: int
     weights_bytes: int
     total_bytes: int
     note: str | None = None

@@ -1,1 +1,1 @@
-"""To be written."""
+"""ModelFacts + Workload → Estimate. Pure arithmetic; every figure is a formula over named inputs."""

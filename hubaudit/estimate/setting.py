@@ -1,0 +1,120 @@
+"""A workload made definite for one model: every choice that was left open is made, and said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hubaudit.data.dtypes import bits_of, dtype_named, is_float, short_name
+from hubaudit.errors import UsageError
+from hubaudit.estimate.component import Input, given
+
+if TYPE_CHECKING:
+    from hubaudit.types import ModelFacts, Workload
+
+DEFAULT_PROMPT_TOKENS = 2048
+DEFAULT_NEW_TOKENS = 512
+#: What bitsandbytes can hold weights in, as the command line spells it.
+QUANTS = ("int8", "nf4", "fp4")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One workload on one model, definite. ``dtype`` is what floating weights are loaded in and computed with."""
+
+    batch_size: Input
+    prompt_tokens: Input
+    new_tokens: Input
+    dtype: str
+    dtype_bits: Input
+    kv_dtype: str
+    kv_bits: Input
+    quant: str | None
+    attention: str
+    assumptions: tuple[str, ...]
+
+
+def settle(facts: ModelFacts, workload: Workload) -> Setting:
+    """Fill in what the workload leaves open, from the model and from what transformers does by default.
+
+    Raises:
+        UsageError: the workload asks for something that does not exist.
+    """
+    assumptions: list[str] = []
+    prompt, new = _tokens(facts, workload, assumptions)
+    dtype, dtype_where = _dtype(facts, workload, assumptions)
+    kv_dtype, kv_where = _kv_dtype(workload, dtype, dtype_where)
+    if workload.quant is not None and workload.quant not in QUANTS:
+        raise UsageError(f"unknown quantization `{workload.quant}`", hint=f"one of {', '.join(QUANTS)}")
+    return Setting(
+        batch_size=given(_at_least_one(workload.batch_size, "batch size"), "workload"),
+        prompt_tokens=prompt,
+        new_tokens=new,
+        dtype=dtype,
+        dtype_bits=given(bits_of()[dtype], dtype_where),
+        kv_dtype=kv_dtype,
+        kv_bits=given(bits_of()[kv_dtype], kv_where),
+        quant=workload.quant,
+        attention=workload.attention,
+        assumptions=tuple(assumptions),
+    )
+
+
+def _tokens(facts: ModelFacts, workload: Workload, assumptions: list[str]) -> tuple[Input, Input]:
+    """Prompt and new tokens; the defaults give way to a shorter context, an explicit wish does not."""
+    is_generator = facts.family != "encoder"
+    limit = facts.max_positions.value
+    new = workload.new_tokens if workload.new_tokens is not None else (DEFAULT_NEW_TOKENS if is_generator else 0)
+    prompt = workload.prompt_tokens if workload.prompt_tokens is not None else DEFAULT_PROMPT_TOKENS
+    if new < 0:
+        raise UsageError("new tokens cannot be negative")
+    if limit and workload.prompt_tokens is None and workload.new_tokens is None and prompt + new > limit:
+        new = min(new, limit // 4)
+        prompt = limit - new
+        assumptions.append(f"prompt and new tokens cut to the model's {limit} positions")
+    elif limit and prompt + new > limit:
+        assumptions.append(f"{prompt + new} tokens are more than the {limit} positions that the config declares")
+    if workload.prompt_tokens is None:
+        assumptions.append(
+            f"prompt of {prompt} tokens and {new} new ones, unless --prompt-tokens and --new-tokens say otherwise"
+        )
+    return given(_at_least_one(prompt, "prompt tokens"), "workload"), given(new, "workload")
+
+
+def _dtype(facts: ModelFacts, workload: Workload, assumptions: list[str]) -> tuple[str, str]:
+    """The dtype that weights are loaded in: the workload's, else the config's as transformers 5 does, else the files', else float32."""
+    if workload.dtype is not None:
+        named = dtype_named(workload.dtype)
+        if named is None or not is_float(named) or bits_of()[named] < 16:
+            raise UsageError(
+                f"cannot compute in dtype `{workload.dtype}`",
+                hint="one of fp32, bf16, fp16, fp64; --quant for int8 and 4 bit",
+            )
+        return named, "workload"
+    said = facts.dtype.value
+    if said is not None and bits_of()[said] >= 16:
+        return said, facts.dtype.where
+    if said is not None:
+        assumptions.append(f"weights are stored as {short_name(said)} and computed with in bf16")
+        return "BF16", "rule:8-bit and narrower floats are computed with in bf16"
+    assumptions.append("no dtype is named anywhere: loaded as fp32, torch's own default")
+    return "F32", "default:torch.get_default_dtype()"
+
+
+def _kv_dtype(workload: Workload, dtype: str, where: str) -> tuple[str, str]:
+    """``auto`` is the compute dtype: transformers caches what the projections give."""
+    if workload.kv_dtype is None or workload.kv_dtype == "auto":
+        return dtype, where
+    named = {"int8": "I8"}.get(workload.kv_dtype, dtype_named(workload.kv_dtype))
+    if named is None:
+        raise UsageError(
+            f"unknown KV cache dtype `{workload.kv_dtype}`",
+            hint="one of auto, bf16, fp16, fp32, fp8_e4m3, fp8_e5m2, int8",
+        )
+    return named, "workload"
+
+
+def _at_least_one(value: int, what: str) -> int:
+    if value < 1:
+        raise UsageError(f"{what} must be at least 1, not {value}")
+    return value

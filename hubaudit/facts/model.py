@@ -1,0 +1,199 @@
+"""One snapshot → the facts of its model, from whichever of config and weights it holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Literal
+
+from hubaudit.errors import CannotAuditError
+from hubaudit.facts.config_reader import ConfigReader
+from hubaudit.facts.geometry import Geometry, geometry_of, no_config
+from hubaudit.facts.headers import HeaderFacts, header_facts
+from hubaudit.facts.layer_plan import plan_layers
+from hubaudit.facts.plan_from_headers import plan_from_headers
+from hubaudit.facts.skeleton import skeleton
+from hubaudit.facts.tensors import count_parameters, group_tensors
+from hubaudit.facts.witnesses import hear, index_disagreements
+from hubaudit.types import LayerSpec, ModelFacts, ParameterCount, Quantization, TensorGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hubaudit.types import Config, RepoSnapshot
+
+_MAIN_CONFIG = "config.json"
+_HEADED = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForMaskedLM", "ForSeq2SeqLM")
+#: Quantized checkpoints whose weights keep their own shapes, so that elements are parameters (scales apart).
+_SHAPE_KEEPING = ("fp8", "fbgemm_fp8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Weights:
+    """The tensors, grouped, and where they were learned: from headers, or from the config's word that they must exist."""
+
+    groups: tuple[TensorGroup, ...]
+    are_stored: bool
+    where: str
+
+
+def understand(snapshot: RepoSnapshot) -> ModelFacts:
+    """What the model is, as far as the files that were read tell.
+
+    Raises:
+        CannotAuditError: neither a usable config nor any readable weights.
+    """
+    config = snapshot.configs.get(_MAIN_CONFIG)
+    has_weights = any(file.tensors for file in snapshot.weights)
+    if config is None and not has_weights:
+        raise CannotAuditError(_nothing_read(snapshot), hint="hubaudit reads config.json and safetensors headers")
+    reader = None if config is None else ConfigReader(config)
+    said = no_config(_why_no_config(snapshot)) if reader is None else geometry_of(reader)
+    architecture = _architecture(config)
+    has_head = architecture is not None and architecture.endswith(_HEADED)
+    weights, headers = _weights(snapshot, said, reader)
+    testimony = hear(said, headers, has_config=reader is not None, has_weights=weights.are_stored, has_head=has_head)
+    plan, plan_reason = plan_from_headers(headers) if reader is None else plan_layers(reader)
+    quantization = _quantization(config)
+    parameters, parameters_reason = _parameters(weights, said, quantization)
+    shape = {field.name: getattr(testimony.geometry, field.name) for field in fields(Geometry)}
+    del shape["is_encoder_decoder"], shape["extra_layers"]
+    return ModelFacts(
+        **shape,
+        library=snapshot.library_name or ("transformers" if reader is not None and reader.model_type else None),
+        model_type=None if reader is None else reader.model_type,
+        architecture=architecture,
+        family=_family(said, plan, has_head=has_head),
+        parameters=parameters,
+        parameters_reason=parameters_reason,
+        tensor_groups=weights.groups,
+        stored_bytes=sum(group.stored_bytes for group in weights.groups) if weights.are_stored else None,
+        file_bytes=_file_bytes(snapshot),
+        layer_plan=plan,
+        layer_plan_reason=plan_reason,
+        quantization=quantization,
+        disagreements=(*testimony.disagreements, *index_disagreements(snapshot.indexes, snapshot.weights)),
+        missing=tuple(_missing(snapshot, has_config=reader is not None, weights=weights)),
+    )
+
+
+def _weights(snapshot: RepoSnapshot, said: Geometry, reader: ConfigReader | None) -> tuple[_Weights, HeaderFacts]:
+    tensors = [tensor for file in snapshot.weights for tensor in file.tensors]
+    groups = group_tensors(tensors, extra_of=_extra_of(said))
+    headers = header_facts(groups)
+    if tensors or reader is None:
+        return _Weights(
+            groups=_mark_second_head(groups, said, headers), are_stored=True, where="header:all tensors"
+        ), headers
+    implied, reason = skeleton(reader)
+    if implied is None:
+        return _Weights(groups=(), are_stored=False, where=reason or "the config implies no tensors"), headers
+    return _Weights(
+        groups=group_tensors(implied), are_stored=False, where="rule:the tensors that the config implies"
+    ), headers
+
+
+def _extra_of(said: Geometry) -> Callable[[str], str | None]:
+    """Multi-token-prediction layers: those past the last, where the config says that so many follow, or that are named so.
+
+    transformers 5.23 does not build them (``_keys_to_ignore_on_load_unexpected`` of the deepseek_v3, glm4_moe and qwen3_next models).
+    """
+    last = said.layers.value
+    beyond = () if last is None else range(last, last + min(said.extra_layers, 64))
+    starts = tuple(
+        f"{stem}layers.{index}."
+        for index in beyond
+        for stem in ("model.", "language_model.model.", "model.language_model.")
+    )
+    return lambda name: "mtp" if name.startswith(("mtp.", "model.mtp.", *starts)) else None
+
+
+def _mark_second_head(groups: tuple[TensorGroup, ...], said: Geometry, headers: HeaderFacts) -> tuple[TensorGroup, ...]:
+    """A head that the config ties to the embedding and the file stores all the same: loaded once."""
+    if said.tied_embeddings.value is not True or headers.head is None or headers.embedding is None:
+        return groups
+    if headers.head.shape != headers.embedding.shape:
+        return groups
+    return tuple(replace(group, extra="tied head") if group is headers.head else group for group in groups)
+
+
+def _parameters(
+    weights: _Weights, said: Geometry, quantization: Quantization | None
+) -> tuple[ParameterCount | None, str | None]:
+    if not weights.groups:
+        return None, weights.where
+    if weights.are_stored and quantization is not None and quantization.method not in _SHAPE_KEEPING:
+        return None, f"weights packed by {quantization.method}: their elements are containers, not parameters"
+    moe = said.moe
+    count = count_parameters(
+        weights.groups,
+        experts=None if moe is None else moe.experts.value,
+        experts_per_token=None if moe is None else moe.experts_per_token.value,
+        is_moe=moe is not None,
+        where=weights.where,
+    )
+    return count, None
+
+
+def _family(
+    said: Geometry, plan: tuple[LayerSpec, ...] | None, *, has_head: bool
+) -> Literal["decoder", "encoder", "encoder-decoder", "other", "unknown"]:
+    if said.is_encoder_decoder:
+        return "encoder-decoder"
+    if plan is not None:
+        return "encoder" if all(layer.kind == "none" for layer in plan) else "decoder"
+    return "decoder" if has_head else "unknown"
+
+
+def _architecture(config: Config | None) -> str | None:
+    named = None if config is None else config.get("architectures")
+    first = named[0] if isinstance(named, list) and named else None
+    return first if isinstance(first, str) else None
+
+
+def _quantization(config: Config | None) -> Quantization | None:
+    section = None if config is None else config.get("quantization_config")
+    if not isinstance(section, dict):
+        return None
+    method = section.get("quant_method")
+    bits = section.get("bits")
+    if not isinstance(method, str):
+        method = (
+            "bitsandbytes" if section.get("load_in_4bit") is True or section.get("load_in_8bit") is True else "unnamed"
+        )
+    if bits is None and method == "bitsandbytes":
+        bits = 4 if section.get("load_in_4bit") is True else 8
+    return Quantization(
+        method=method,
+        bits=bits if type(bits) is int and 0 < bits <= 64 else None,
+        where="config.json#quantization_config",
+    )
+
+
+def _file_bytes(snapshot: RepoSnapshot) -> int | None:
+    sizes = [file.size_bytes for file in snapshot.weights]
+    return sum(size for size in sizes if size is not None) if sizes and None not in sizes else None
+
+
+def _missing(snapshot: RepoSnapshot, *, has_config: bool, weights: _Weights) -> Iterator[str]:
+    """What the audit had to do without, for people."""
+    if not has_config:
+        yield f"{_why_no_config(snapshot)}: heads, context length and cache layout come from shapes alone, or are unknown"
+    if not weights.are_stored:
+        told = "sizes are what the config implies" if weights.groups else f"sizes are unknown ({weights.where})"
+        yield f"no readable safetensors weights: {told}"
+    for problem in snapshot.problems:
+        yield f"{problem.path}: {problem.reason}"
+
+
+def _why_no_config(snapshot: RepoSnapshot) -> str:
+    return next(
+        (f"{_MAIN_CONFIG} {problem.reason}" for problem in snapshot.problems if problem.path == _MAIN_CONFIG),
+        f"no {_MAIN_CONFIG}",
+    )
+
+
+def _nothing_read(snapshot: RepoSnapshot) -> str:
+    if snapshot.problems:
+        first = snapshot.problems[0]
+        return f"nothing to audit in `{snapshot.repo_id}`: `{first.path}` {first.reason}"
+    return f"nothing to audit in `{snapshot.repo_id}`: no config.json and no safetensors weights"

@@ -1,0 +1,131 @@
+"""Tensors → groups of one role, shape and dtype: 92,000 tensors of a large model are some hundred groups."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from math import prod
+from typing import TYPE_CHECKING
+
+from hubaudit.data import table
+from hubaudit.types import ParameterCount, TensorGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from hubaudit.types import TensorInfo
+
+_NUMBER = re.compile(r"(?:(?<=\.)|(?<=^)|(?<=expert_))\d+(?=\.|$)")
+#: Roles of which one token passes through `experts_per_token` of `experts`, not through all.
+_ROUTED = "expert"
+
+
+def pattern_of(name: str) -> str:
+    """A tensor's name with every number that stands alone replaced by ``*``."""
+    return _NUMBER.sub("*", name)
+
+
+def group_tensors(
+    tensors: Iterable[TensorInfo], *, extra_of: Callable[[str], str | None] = lambda _: None
+) -> tuple[TensorGroup, ...]:
+    """Group tensors by pattern, dtype, shape and by what ``extra_of(name)`` says; a name that comes twice counts once.
+
+    Args:
+        tensors: all tensors of all weight files.
+        extra_of: why a runtime does not build the tensor of that name, or ``None`` where it does.
+    """
+    found: dict[tuple[str, str, tuple[int, ...], str | None], list[int]] = {}
+    seen: set[str] = set()
+    for tensor in tensors:
+        if tensor.name in seen:
+            continue
+        seen.add(tensor.name)
+        key = (pattern_of(tensor.name), tensor.dtype, tensor.shape, extra_of(tensor.name))
+        tally = found.setdefault(key, [0, 0])
+        tally[0] += 1
+        tally[1] += tensor.stored_bytes
+    return tuple(
+        _group(pattern, dtype, shape, extra, count, stored)
+        for (pattern, dtype, shape, extra), (count, stored) in found.items()
+    )
+
+
+def _group(
+    pattern: str, dtype: str, shape: tuple[int, ...], extra: str | None, count: int, stored_bytes: int
+) -> TensorGroup:
+    role = role_of(pattern)
+    return TensorGroup(
+        pattern=pattern,
+        role=role,
+        kind=_kind(role, pattern, shape),
+        dtype=dtype,
+        shape=shape,
+        count=count,
+        parameters=count * prod(shape),
+        stored_bytes=stored_bytes,
+        extra="buffer" if role == "buffer" and extra is None else extra,
+    )
+
+
+@cache
+def _rows() -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(row["match"], re.IGNORECASE), row["role"]) for row in table("roles.toml")["row"])
+
+
+@cache
+def role_of(pattern: str) -> str:
+    """What tensors of this name are for: a role of roles.toml, ``"other"`` where no row matches."""
+    return next((role for match, role in _rows() if match.search(pattern)), "other")
+
+
+def _kind(role: str, pattern: str, shape: tuple[int, ...]) -> str:
+    if role in ("buffer", "norm"):
+        return role
+    if role == "expert" and len(shape) >= 2:
+        return "experts"
+    if len(shape) < 2:
+        return "bias" if pattern.endswith("bias") else "vector"
+    if role == "embedding" and len(shape) == 2:
+        return "embedding"
+    return "linear" if len(shape) == 2 else "conv"
+
+
+def count_parameters(
+    groups: Iterable[TensorGroup], *, experts: int | None, experts_per_token: int | None, is_moe: bool, where: str
+) -> ParameterCount:
+    """Add the groups up, by dtype and by role, and the share of them that one token passes through.
+
+    ``active`` takes ``experts_per_token / experts`` of the routed experts and all of the rest, embeddings included, which is how
+    model cards count ("8x7B, 12.9B active").
+    """
+    groups = tuple(groups)
+    by_dtype: dict[str, int] = {}
+    by_role: dict[str, int] = {}
+    extra: dict[str, int] = {}
+    for group in groups:
+        by_dtype[group.dtype] = by_dtype.get(group.dtype, 0) + group.parameters
+        by_role[group.role] = by_role.get(group.role, 0) + group.parameters
+        if group.extra is not None:
+            extra[group.extra] = extra.get(group.extra, 0) + group.parameters
+    total = sum(by_dtype.values())
+    loaded = total - sum(extra.values())
+    routed = sum(group.parameters for group in groups if group.role == _ROUTED and group.extra is None)
+    return ParameterCount(
+        total=total,
+        loaded=loaded,
+        active=_active(loaded, routed, experts, experts_per_token) if is_moe or routed else loaded,
+        by_dtype=_sorted(by_dtype),
+        by_role=_sorted(by_role),
+        extra=_sorted(extra),
+        where=where,
+    )
+
+
+def _active(loaded: int, routed: int, experts: int | None, experts_per_token: int | None) -> int | None:
+    if not experts or not experts_per_token or experts_per_token > experts:
+        return None
+    return loaded - routed + routed * experts_per_token // experts
+
+
+def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
