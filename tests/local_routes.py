@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import hashlib
 import json
 import re
 import time
@@ -85,10 +84,9 @@ class Routes:
             return answer
         if "gzip" not in request.headers.get("accept-encoding", "") or request.range is not None:
             return answer
-        key = hashlib.sha256(content).digest()
-        if key not in self._gzip_cache:
-            self._gzip_cache[key] = gzip.compress(content, 6, mtime=0)
-        packed = self._gzip_cache[key]
+        if content not in self._gzip_cache:
+            self._gzip_cache[content] = gzip.compress(content, 1, mtime=0)
+        packed = self._gzip_cache[content]
         headers = answer.headers | {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
         return Answer(status=200, headers=headers, content=packed, chunked=True)
 
