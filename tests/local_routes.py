@@ -287,21 +287,15 @@ class Routes:
         revision, path = segments[at + 1], "/".join(segments[at + 2 :])
         sha = self._commit(repo, revision)
         blob = self._blob(repo, sha, path)
-        answer = self._to_cdn(repo, blob) if blob.lfs else self._to_cache(request, repo, sha, blob)
-        answer.headers |= {
-            "X-Repo-Commit": sha,
-            "X-Linked-Size": str(blob.size_bytes),
-            "X-Linked-Etag": f'"{blob.etag}"',
-            "Accept-Ranges": "bytes",
-        }
-        return answer
+        return self._to_cdn(repo, sha, blob) if blob.lfs else self._to_cache(request, repo, sha, blob)
 
     def _to_cache(self, request: Request, repo: LocalRepo, sha: str, blob: Blob) -> Answer:
+        """The 307 itself tells nothing of the file: no recorded answer shows that it does."""
         place = f"/api/resolve-cache/models/{quote(repo.repo_id)}/{sha}/{quote(blob.path)}"
         query = f"{quote(request.path, safe='')}=&etag=%22{blob.git_oid}%22"
         return redirect_answer(307, f"{place}?{query}")
 
-    def _to_cdn(self, repo: LocalRepo, blob: Blob) -> Answer:
+    def _to_cdn(self, repo: LocalRepo, sha: str, blob: Blob) -> Answer:
         path = f"/xet-bridge-us/{repo.internal_id}/{blob.xet_hash}"
         self._by_cdn_path[path] = (repo, blob)
         name = quote(blob.path.rpartition("/")[2])
@@ -309,9 +303,15 @@ class Routes:
         expires = int(time.time()) + CDN_URL_SECONDS
         query = {"response-content-disposition": shown, "Expires": expires, "Signature": _signature(path, expires)}
         answer = redirect_answer(302, f"{self.cdn_endpoint}{path}?{urlencode({'X-Xet-Cas-Uid': 'public', **query})}")
+        answer.headers |= {
+            "X-Repo-Commit": sha,
+            "X-Linked-Size": str(blob.size_bytes),
+            "X-Linked-Etag": f'"{blob.etag}"',
+            "Accept-Ranges": "bytes",
+        }
         if self.xet:
             answer.headers["X-Xet-Hash"] = blob.xet_hash
-            route = f"{self.endpoint}/api/models/{repo.repo_id}/xet-read-token/{repo.sha}"
+            route = f"{self.endpoint}/api/models/{repo.repo_id}/xet-read-token/{sha}"
             answer.headers["Link"] = f'<{route}>; rel="xet-auth"'
         return answer
 
