@@ -1,0 +1,165 @@
+"""The parameters of a checkpoint from its config.json alone: names, shapes and kinds, without weights and without torch.
+
+``hubaudit/data/skeletons.toml`` describes each model type as transformers builds it (the layout language is explained in
+``skeleton_layout``); the values come through ``ConfigReader``, so what the file leaves to the class is known and named. A model type,
+an architecture or a value that is not described is an answer with a reason, never a guess.
+
+Names and shapes are those of transformers' ``named_parameters()``: fused experts are one tensor, a tied head is not there, buffers and
+multi-token-prediction layers are apart or absent. Shapes are those before quantization.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from hubaudit.data import table
+from hubaudit.data.dtypes import bits_of, dtype_named
+from hubaudit.facts.skeleton_expressions import Unknown
+from hubaudit.facts.skeleton_layout import Expansion, Item, Let, Part, lines_of
+from hubaudit.types import TensorInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hubaudit.facts.config_reader import ConfigReader
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skeleton:
+    """What transformers builds for a configuration.
+
+    ``kinds`` gives the kind of each parameter's module by the parameter's name (``linear``, ``conv1d``, ``embedding``, ``norm``, ``bias``,
+    ``experts``, ``conv``, ``vector``, ``other``). ``buffers`` are those that a checkpoint stores though no optimizer sees them. ``assumed``
+    names the values that the file leaves to the configuration class, and where each came from.
+    """
+
+    architecture: str
+    tensors: tuple[TensorInfo, ...]
+    kinds: Mapping[str, str]
+    buffers: tuple[TensorInfo, ...] = ()
+    assumed: Mapping[str, str] = field(default_factory=dict)
+
+
+def skeleton(config: ConfigReader) -> tuple[tuple[TensorInfo, ...] | None, str | None]:
+    """The parameters that a checkpoint of this configuration has, or ``None`` and why they are not known.
+
+    The dtype is the configuration's own, in the spelling of safetensors; ``""`` (and 0 stored bytes) where it names none.
+    """
+    found = describe(config)
+    return (None, found) if isinstance(found, str) else (found.tensors, None)
+
+
+def describe(config: ConfigReader) -> Skeleton | str:
+    """The same with kinds, stored buffers and what was assumed; a reason where the configuration is not described.
+
+    The class is the first of ``architectures``; where the configuration names none, the one that transformers' auto class for the model
+    type's usual task would build.
+    """
+    read: dict[str, str] = {}
+    expansion = Expansion(_TABLES)
+    try:
+        row = _TABLES.row(config)
+        task = _task(config, row)
+        expansion.model(config, read, task)
+    except Unknown as unknown:
+        return str(unknown)
+    dtype = _dtype(config)
+    parts = expansion.parts.values()
+    return Skeleton(
+        architecture=_class_name(config, row) + task,
+        tensors=tuple(_tensor(part, dtype) for part in parts if part.kind != "buffer"),
+        kinds={part.name: part.kind for part in parts if part.kind != "buffer"},
+        buffers=tuple(_tensor(part, dtype) for part in parts if part.kind == "buffer"),
+        assumed={name: where for name, where in read.items() if where.startswith(("default:", "rule:"))},
+    )
+
+
+def described_model_types() -> tuple[str, ...]:
+    """The model types that the tables describe."""
+    return tuple(sorted(_rows()))
+
+
+def described_classes(model_type: str) -> tuple[str, ...]:
+    """The transformers classes that the tables describe for a model type."""
+    row = _rows()[model_type]
+    return tuple(row["types"][model_type] + task for task in _tasks(row))
+
+
+class _Tables:
+    """Blocks and rows of the data files."""
+
+    def block(self, name: str) -> tuple[tuple[Let | Item, ...], Mapping[str, str]]:
+        entry = _blocks().get(name)
+        if entry is None:
+            raise ValueError(f"the tables have no block {name!r}")
+        return lines_of(entry["lines"]), entry.get("options", {})
+
+    def model(self, reader: ConfigReader, task: str) -> tuple[tuple[Let | Item, ...], Mapping[str, str], str]:
+        row = self.row(reader)
+        lines = _tasks(row).get(task)
+        if lines is None:
+            raise Unknown(f"{_class_name(reader, row)}{task} is not described")
+        return lines_of(lines), row.get("let", {}), row["body"]
+
+    def row(self, reader: ConfigReader) -> Mapping[str, Any]:
+        if reader.model_type is None:
+            raise Unknown("the configuration names no model type")
+        row = _rows().get(reader.model_type)
+        if row is None:
+            raise Unknown(f"model type {reader.model_type!r:.60} is not described")
+        return row
+
+
+_TABLES = _Tables()
+
+
+@cache
+def _rows() -> dict[str, Mapping[str, Any]]:
+    return {model_type: row for row in table("skeletons.toml")["model"] for model_type in row["types"]}
+
+
+@cache
+def _blocks() -> Mapping[str, Any]:
+    blocks: Mapping[str, Any] = table("skeletons.toml")["block"]
+    return blocks
+
+
+def _tasks(row: Mapping[str, Any]) -> dict[str, str]:
+    """Task (the end of a class name) → lines, of the row's head sets and of the row itself."""
+    sets: Mapping[str, Mapping[str, str]] = table("skeletons.toml")["heads"]
+    own: dict[str, str] = row.get("tasks", {})
+    return {task: lines for name in row.get("heads", []) for task, lines in sets[name].items()} | own
+
+
+def _class_name(reader: ConfigReader, row: Mapping[str, Any]) -> str:
+    return str(row["types"][reader.model_type])
+
+
+def _task(config: ConfigReader, row: Mapping[str, Any]) -> str:
+    """The task that ``architectures`` names. Spellings are compared without case and underscores: ``LLaMAForCausalLM`` is older than Llama's."""
+    named = config.strings("architectures").value
+    if not named:
+        return str(row["usual"])
+    prefix = _class_name(config, row)
+    spelled = {_plain(known + task): task for task in _tasks(row) for known in (prefix, *row.get("also_named", []))}
+    task = spelled.get(_plain(named[0]))
+    if task is None:
+        raise Unknown(f"architecture {named[0]!r:.60} of model type {config.model_type!r:.60} is not described")
+    return task
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
+
+
+def _dtype(config: ConfigReader) -> str:
+    named = config.string("dtype", "torch_dtype").value
+    return "" if named is None else dtype_named(named) or ""
+
+
+def _tensor(part: Part, dtype: str) -> TensorInfo:
+    bits = bits_of()[dtype] if dtype else 0
+    return TensorInfo(part.name, dtype, part.shape, -(-prod(part.shape) * bits // 8))
