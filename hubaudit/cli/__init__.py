@@ -1,1 +1,86 @@
-"""To be written."""
+"""The command line: click only, until a command runs."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from hubaudit._version import __version__
+
+#: Commands, the module that defines each, and the line that help shows, so that help imports nothing but click.
+_COMMANDS = {
+    "audit": ("hubaudit.cli.audit", "Audit models (the default: `hubaudit REPO` means `hubaudit audit REPO`)."),
+    "bundle": ("hubaudit.cli.bundle", "Save all that an audit reads in one small file."),
+}
+
+_EPILOG = """\b
+Examples:
+  hubaudit Qwen/Qwen2-0.5B-Instruct --mode infer
+  hubaudit meta-llama/Llama-3.1-8B --batch-size 8 --prompt-tokens 8192 --explain
+  hubaudit ./my-model other/model@v1.0 --format json
+  hubaudit bundle Qwen/Qwen2-0.5B-Instruct -o qwen2.json.gz
+
+`hubaudit audit --help` lists the options of an audit.
+Exit codes: 0 ok, 1 internal, 2 usage, 3 not found or no access, 4 network, 5 cannot be audited.
+"""
+
+
+class _LazyGroup(click.Group):
+    """A group that imports a command's module when the command is run, and takes a first word that is no command for a model."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = import_module(_COMMANDS[cmd_name][0])
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in _COMMANDS.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        own = {"-h", "--help", "--version"}
+        if args and args[0] not in _COMMANDS and args[0] not in own:
+            args = ["audit", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(
+    cls=_LazyGroup,
+    epilog=_EPILOG,
+    options_metavar="",
+    subcommand_metavar="REPO... | COMMAND",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def cli() -> None:
+    """What a Hugging Face model is, and what memory it needs.
+
+    REPO is a Hub id (org/name, org/name@revision), a huggingface.co URL, a local folder or .safetensors file, or a saved bundle.
+    Only config.json and the headers of the weights are read, never the weights.
+    """
+
+
+def main() -> None:
+    """Run, and end every failure as one line, a hint and the documented exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
+    sys.exit(_run())
+
+
+def _run() -> int:
+    from hubaudit.cli.failures import report_failure
+
+    try:
+        code = cli.main(prog_name="hubaudit", standalone_mode=False)
+    except BaseException as error:  # noqa: BLE001 - the last line of defence: what is no failure of ours is raised again there
+        return report_failure(error)
+    return code if isinstance(code, int) else 0

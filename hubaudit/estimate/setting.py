@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hubaudit.data.dtypes import bits_of, dtype_named, is_float, short_name
@@ -57,6 +57,18 @@ def settle(facts: ModelFacts, workload: Workload) -> Setting:
         quant=workload.quant,
         attention=workload.attention,
         assumptions=tuple(assumptions),
+    )
+
+
+def definite(facts: ModelFacts, workload: Workload) -> Workload:
+    """The workload with every open choice filled in as :func:`settle` does, for the report."""
+    setting = settle(facts, workload)
+    return replace(
+        workload,
+        prompt_tokens=setting.prompt_tokens.value,
+        new_tokens=setting.new_tokens.value,
+        dtype=short_name(setting.dtype),
+        kv_dtype=short_name(setting.kv_dtype),
     )
 
 

@@ -1,1 +1,1 @@
-"""To be written."""
+"""Report → what people and programs read."""

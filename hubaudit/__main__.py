@@ -1,0 +1,5 @@
+"""`python -m hubaudit`."""
+
+from hubaudit.cli import main
+
+main()

@@ -1,0 +1,65 @@
+"""One audit, start to end: what was named → snapshot → facts → estimate and findings → Report."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hubaudit.estimate.infer import estimate, variants
+from hubaudit.estimate.setting import definite
+from hubaudit.facts.model import understand
+from hubaudit.findings import find
+from hubaudit.types import Report, Subject, Workload
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hubaudit.types import Mode, RepoSnapshot
+
+
+def audit(
+    name: str,
+    *,
+    mode: Mode = "infer",
+    workload: Workload | None = None,
+    revision: str | None = None,
+    token: str | None = None,
+    cache_dir: Path | None = None,
+    offline: bool = False,
+) -> Report:
+    """Audit one model: what it is, what memory it needs, and what is wrong with its repository.
+
+    Args:
+        name: a Hub id, ``id@revision``, a huggingface.co URL, a folder, a ``.safetensors`` file or a saved bundle.
+        mode: ``infer`` or ``kv``; ignored where ``workload`` is given.
+        workload: what the model is asked to do; by default one prompt of 2,048 tokens and 512 new ones.
+        revision: a branch, tag or commit of a Hub repository.
+        token: a Hub token; by default the one that huggingface_hub finds.
+        cache_dir: where facts are kept by commit; by default in huggingface_hub's assets cache.
+        offline: ask the Hub nothing.
+
+    Raises:
+        HubauditError: the reason in one line, a hint, and the exit code that the command line uses.
+    """
+    from hubaudit.hub import fetch  # huggingface_hub takes longer to import than an audit of a bundle to run
+
+    snapshot = fetch(name, revision=revision, token=token, cache_dir=cache_dir, offline=offline)
+    return audit_snapshot(snapshot, workload or Workload(mode=mode))
+
+
+def audit_snapshot(snapshot: RepoSnapshot, workload: Workload) -> Report:
+    """Audit what was already read.
+
+    Raises:
+        HubauditError: as for :func:`audit`, the network left out.
+    """
+    facts = understand(snapshot)
+    return Report(
+        subject=Subject(
+            repo_id=snapshot.repo_id, revision=snapshot.revision, commit=snapshot.commit, source=snapshot.source
+        ),
+        facts=facts,
+        workload=definite(facts, workload),
+        estimate=estimate(facts, workload),
+        variants=variants(facts, workload),
+        findings=find(snapshot, facts),
+    )

@@ -1,0 +1,135 @@
+"""`hubaudit REPO...`: the audit itself."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hubaudit.cli.options import access_options
+
+if TYPE_CHECKING:
+
+    from hubaudit.errors import HubauditError
+    from hubaudit.types import Report
+
+_FORMATS = ("human", "json", "jsonl", "csv", "markdown")
+
+
+@click.command("audit")
+@click.argument("repos", nargs=-1, required=True, metavar="REPO...")
+@click.option(
+    "--mode", type=click.Choice(["infer", "kv"]), default="infer", show_default=True, help="What to estimate."
+)
+@click.option("-b", "--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Sequences at once.")
+@click.option(
+    "--prompt-tokens", type=click.IntRange(1), help="Tokens of each prompt. Default: 2048, or what the model can take."
+)
+@click.option("--new-tokens", type=click.IntRange(0), help="Tokens generated for each. Default: 512.")
+@click.option("--dtype", metavar="DTYPE", help="Load weights as fp32, bf16 or fp16. Default: as transformers would.")
+@click.option("--quant", type=click.Choice(["int8", "nf4", "fp4"]), help="Quantize with bitsandbytes while loading.")
+@click.option("--kv-dtype", metavar="DTYPE", help="Dtype of the KV cache. Default: that of the computation.")
+@click.option(
+    "--attention",
+    type=click.Choice(["sdpa", "eager", "flash"]),
+    default="sdpa",
+    show_default=True,
+    help="Attention implementation.",
+)
+@click.option(
+    "--format", "output_format", type=click.Choice(_FORMATS), default="human", show_default=True, help="What to print."
+)
+@click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("--explain", "with_explanation", is_flag=True, help="Show how every number came about.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, allow_dash=True), help="Write to FILE instead of stdout."
+)
+@access_options
+def command(
+    repos: tuple[str, ...],
+    output_format: str,
+    as_json: bool,
+    with_explanation: bool,
+    output: str | None,
+    **options: Any,
+) -> int:
+    """Audit one model or several: what each is, what memory it needs, and what is wrong with its repository."""
+    from hubaudit.errors import HubauditError
+
+    access = {name: options.pop(name) for name in ("revision", "token", "cache_dir", "offline")}
+    results: list[Report | tuple[str, HubauditError]] = []
+    for repo in repos:
+        try:
+            results.append(_audited(repo, options, access))
+        except HubauditError as error:
+            results.append((repo, error))
+    _deliver(results, "json" if as_json else output_format, output, with_explanation=with_explanation)
+    return _end(results)
+
+
+def _audited(repo: str, options: dict[str, Any], access: dict[str, Any]) -> Report:
+    from hubaudit.auditing import audit
+    from hubaudit.types import Workload
+
+    return audit(repo, workload=Workload(**options), **access)
+
+
+def _deliver(
+    results: list[Report | tuple[str, HubauditError]], output_format: str, output: str | None, *, with_explanation: bool
+) -> None:
+    from hubaudit.errors import UsageError
+
+    if output_format == "human" and not any(not isinstance(result, tuple) for result in results):
+        return
+    try:
+        with click.open_file(output or "-", "w", encoding="utf-8") as stream:
+            if output_format == "human":
+                _print_human(results, stream, with_explanation=with_explanation)
+            else:
+                stream.write(_text(results, output_format))
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"cannot write `{output}`: {error.strerror}") from None
+
+
+def _print_human(results: list[Report | tuple[str, HubauditError]], stream: Any, *, with_explanation: bool) -> None:
+    from rich.console import Console
+
+    from hubaudit.report.human import render
+
+    console = Console(file=stream if stream is not sys.stdout else None, highlight=False, soft_wrap=False)
+    reports = [result for result in results if not isinstance(result, tuple)]
+    for at, report in enumerate(reports):
+        if at:
+            console.rule()
+        console.print(render(report, with_explanation=with_explanation))
+
+
+def _text(results: list[Report | tuple[str, HubauditError]], output_format: str) -> str:
+    import json
+
+    from hubaudit.report.tabular import error_to_markdown, to_csv, to_markdown
+    from hubaudit.report.wire import error_to_wire, to_wire
+
+    if output_format == "csv":
+        return to_csv(results)
+    if output_format == "markdown":
+        return "\n".join(
+            error_to_markdown(*result) if isinstance(result, tuple) else to_markdown(result) for result in results
+        )
+    rows = [error_to_wire(*result) if isinstance(result, tuple) else to_wire(result) for result in results]
+    if output_format == "jsonl":
+        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    return json.dumps(rows[0] if len(rows) == 1 else rows, ensure_ascii=False, indent=2) + "\n"
+
+
+def _end(results: list[Report | tuple[str, HubauditError]]) -> int:
+    """Say what failed, after the data; the exit code is that of the first failure."""
+    from hubaudit.cli.failures import say_failure
+
+    failures = [result[1] for result in results if isinstance(result, tuple)]
+    for error in failures:
+        say_failure(error)
+    return failures[0].exit_code if failures else 0

@@ -1,0 +1,116 @@
+"""The report for people: rich tables that read well at 80 columns, without colour, and piped."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Group
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from hubaudit.report.explain import explain
+from hubaudit.report.phrases import (
+    band,
+    clean,
+    identity,
+    note_of,
+    parameter_lines,
+    plan_line,
+    shape_line,
+    title,
+    workload_line,
+)
+from hubaudit.units import format_bytes
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from hubaudit.types import Report
+
+_SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+
+
+def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
+    """Everything that a person needs of one report."""
+    parts: list[RenderableType] = [Text(title(report), style="bold"), _indented(_facts(report))]
+    parts.append(_head("Memory", workload_line(report.workload)))
+    parts.append(_indented(_components(report)))
+    if report.variants:
+        parts += [_head("The same workload with other weights", ""), _indented(_variants(report))]
+    notes = [*report.estimate.assumptions, *report.facts.missing]
+    notes += [f"{part.id} left out: {part.reason}" for part in report.estimate.omitted]
+    if any(variant.note for variant in report.variants):
+        notes.append(next(variant.note for variant in report.variants if variant.note) or "")
+    if notes:
+        parts += [_head("Notes", ""), *(_bullet(note) for note in dict.fromkeys(notes))]
+    if report.findings:
+        parts += [_head("Findings", ""), *(_finding(report, at) for at in range(len(report.findings)))]
+    if with_explanation:
+        parts += [_head("How each number came about", ""), _indented(Text("\n".join(explain(report))))]
+    return Group(*parts)
+
+
+def _facts(report: Report) -> Text:
+    plan = plan_line(report.facts)
+    lines = [identity(report.facts), *parameter_lines(report.facts), shape_line(report.facts)]
+    lines += [f"cache layout: {clean(plan)}"] if plan else []
+    return Text("\n".join(line for line in lines if line))
+
+
+def _components(report: Report) -> Table:
+    table = _table("component", "size", "is", "band or detail")
+    for part in report.estimate.components:
+        table.add_row(part.id, format_bytes(part.bytes), part.exactness, note_of(part))
+    table.add_section()
+    estimate = report.estimate
+    table.add_row(
+        Text("total", style="bold"),
+        Text(format_bytes(estimate.total_bytes), style="bold"),
+        "",
+        band(estimate.low_bytes, estimate.high_bytes),
+    )
+    return table
+
+
+def _variants(report: Report) -> Table:
+    table = _table("weights", "bits × params", "loaded", "total")
+    for variant in report.variants:
+        name = f"{variant.quant} ({variant.dtype} kept)" if variant.quant else variant.dtype
+        table.add_row(
+            name,
+            format_bytes(variant.plain_bytes),
+            format_bytes(variant.weights_bytes),
+            format_bytes(variant.total_bytes),
+        )
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    table.add_column(first, no_wrap=True)
+    for name in others:
+        is_size = name in ("size", "bits × params", "loaded", "total")
+        table.add_column(name, justify="right" if is_size else "left", no_wrap=is_size)
+    return table
+
+
+def _head(text: str, detail: str) -> Text:
+    line = Text("\n" + text, style="bold")
+    return line.append(f"  {clean(detail)}", style="not bold dim") if detail else line
+
+
+def _indented(content: RenderableType) -> Padding:
+    return Padding(content, (0, 0, 0, 2))
+
+
+def _bullet(note: str) -> Padding:
+    return _indented(Text(f"- {clean(note)}"))
+
+
+def _finding(report: Report, at: int) -> Padding:
+    finding = report.findings[at]
+    line = Text(f"{finding.severity}: ", style=_SEVERITY_STYLE[finding.severity])
+    line.append(clean(finding.message), style="default")
+    line.append(f"  [{clean(finding.where)}]", style="dim")
+    return _indented(line)

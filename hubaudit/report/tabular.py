@@ -1,0 +1,152 @@
+"""The report as a row: CSV for spreadsheets, Markdown for pages."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING
+
+from hubaudit.report.phrases import band, clean, identity, note_of, parameter_lines, shape_line, title, workload_line
+from hubaudit.units import format_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hubaudit.errors import HubauditError
+    from hubaudit.types import Report
+
+COLUMNS = (
+    "repo_id", "commit", "architecture", "model_type", "parameters", "active_parameters", "layers", "hidden_size", "attention_heads",
+    "kv_heads", "head_dim", "vocab_size", "max_positions", "dtype", "quantization", "file_bytes", "mode", "batch_size", "prompt_tokens",
+    "new_tokens", "weights_bytes", "kv_cache_bytes", "total_bytes", "low_bytes", "high_bytes", "findings", "error",
+)  # fmt: skip
+#: What spreadsheets take for the start of a formula.
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def to_csv(rows: Iterable[Report | tuple[str, HubauditError]]) -> str:
+    """One line a subject; a subject that could not be audited has its error in the last column."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        values = _failed(*row) if isinstance(row, tuple) else _values(row)
+        writer.writerow([_cell(values.get(name)) for name in COLUMNS])
+    return text.getvalue()
+
+
+def to_markdown(report: Report) -> str:
+    """The report as a section of a Markdown page."""
+    lines = [f"## {_escaped(title(report))}", "", _escaped(identity(report.facts)), ""]
+    lines += [f"- {_escaped(line)}" for line in (*parameter_lines(report.facts), shape_line(report.facts)) if line]
+    lines += ["", f"### Memory ({_escaped(workload_line(report.workload))})", ""]
+    lines += _table(
+        ("component", "size", "exactness", "detail"),
+        [(part.id, format_bytes(part.bytes), part.exactness, note_of(part)) for part in report.estimate.components]
+        + [
+            (
+                "**total**",
+                f"**{format_bytes(report.estimate.total_bytes)}**",
+                "",
+                band(report.estimate.low_bytes, report.estimate.high_bytes),
+            )
+        ],
+    )
+    if report.variants:
+        lines += ["", "### The same workload with other weights", ""]
+        lines += _table(
+            ("weights", "bits × parameters", "loaded", "total"),
+            [
+                (
+                    variant.quant or variant.dtype,
+                    format_bytes(variant.plain_bytes),
+                    format_bytes(variant.weights_bytes),
+                    format_bytes(variant.total_bytes),
+                )
+                for variant in report.variants
+            ],
+        )
+    notes = [
+        *report.estimate.assumptions,
+        *report.facts.missing,
+        *(f"{part.id} left out: {part.reason}" for part in report.estimate.omitted),
+    ]
+    lines += ["", *(f"- {_escaped(note)}" for note in dict.fromkeys(notes))] if notes else []
+    if report.findings:
+        lines += ["", "### Findings", ""]
+        lines += [
+            f"- **{finding.severity}** `{finding.rule}`: {_escaped(finding.message)}" for finding in report.findings
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def error_to_markdown(name: str, error: HubauditError) -> str:
+    """A subject that could not be audited."""
+    return f"## {_escaped(clean(name))}\n\n**not audited** ({error.kind}): {_escaped(clean(error.message))}\n"
+
+
+def _values(report: Report) -> dict[str, object]:
+    facts, workload, estimate = report.facts, report.workload, report.estimate
+    parts = {part.id: part.bytes for part in estimate.components}
+    count = facts.parameters
+    return {
+        "repo_id": report.subject.repo_id,
+        "commit": report.subject.commit,
+        "architecture": facts.architecture,
+        "model_type": facts.model_type,
+        "parameters": None if count is None else count.total,
+        "active_parameters": None if count is None else count.active,
+        **{
+            name: getattr(facts, name).value
+            for name in (
+                "layers",
+                "hidden_size",
+                "attention_heads",
+                "kv_heads",
+                "head_dim",
+                "vocab_size",
+                "max_positions",
+                "dtype",
+            )
+        },
+        "quantization": None if facts.quantization is None else facts.quantization.method,
+        "file_bytes": facts.file_bytes,
+        "mode": workload.mode,
+        "batch_size": workload.batch_size,
+        "prompt_tokens": workload.prompt_tokens,
+        "new_tokens": workload.new_tokens,
+        "weights_bytes": parts.get("weights"),
+        "kv_cache_bytes": parts.get("kv_cache"),
+        "total_bytes": estimate.total_bytes,
+        "low_bytes": estimate.low_bytes,
+        "high_bytes": estimate.high_bytes,
+        "findings": len(report.findings),
+    }
+
+
+def _failed(name: str, error: HubauditError) -> dict[str, object]:
+    return {"repo_id": name, "error": f"{error.kind}: {error.message}"}
+
+
+def _cell(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = clean(value)
+    return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + "---|" * len(head)
+    for row in rows:
+        yield "| " + " | ".join(cell if cell.startswith("**") else _escaped(cell) for cell in row) + " |"
+
+
+def _escaped(text: str) -> str:
+    """Text from a repository made safe for Markdown: nothing of it is markup."""
+    text = clean(text)
+    for character in "\\`*_[]<>|#":
+        text = text.replace(
+            character, f"\\{character}" if character not in "<>" else {"<": "&lt;", ">": "&gt;"}[character]
+        )
+    return text
