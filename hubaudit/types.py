@@ -181,8 +181,11 @@ class MixtureOfExperts:
 class CacheTensor:
     """One tensor that a layer keeps for one sequence between tokens.
 
-    It holds ``fixed_elements + elements_per_token × kept`` elements, where ``kept`` is ``tokens // tokens_per_entry`` (one entry for so
-    many tokens), at most ``window_tokens``. ``dtype`` is ``None`` where it follows the cache's dtype.
+    It holds ``fixed_elements + elements_per_token × kept`` elements. ``kept`` is ``counted // tokens_per_entry`` (one entry for so many
+    tokens), at most ``window_tokens``; where ``unfinished`` is true it is ``counted % tokens_per_entry`` instead (the tokens that wait
+    until their entry is full). ``counted`` is what ``grows_with`` names: all tokens of the sequence so far (prompt and generated), those
+    of the prompt, the generated ones, or the tokens that the encoder (of text, sound or images) hands to cross-attention. ``dtype`` is
+    ``None`` where it follows the cache's dtype.
     """
 
     name: str
@@ -190,6 +193,8 @@ class CacheTensor:
     fixed_elements: int = 0
     window_tokens: int | None = None
     tokens_per_entry: int = 1
+    unfinished: bool = False
+    grows_with: Literal["tokens", "prompt_tokens", "new_tokens", "encoder_tokens"] = "tokens"
     dtype: str | None = None
 
 
