@@ -10,7 +10,6 @@ import click
 from hubaudit.cli.options import access_options
 
 if TYPE_CHECKING:
-
     from hubaudit.errors import HubauditError
     from hubaudit.types import Report
 
@@ -99,12 +98,15 @@ def _print_human(results: list[Report | tuple[str, HubauditError]], stream: Any,
 
     from hubaudit.report.human import render
 
-    console = Console(file=stream if stream is not sys.stdout else None, highlight=False, soft_wrap=False)
+    console = Console(file=stream if stream is not sys.stdout else None, highlight=False)
     reports = [result for result in results if not isinstance(result, tuple)]
     for at, report in enumerate(reports):
-        if at:
-            console.rule()
-        console.print(render(report, with_explanation=with_explanation))
+        with console.capture() as capture:
+            if at:
+                console.rule()
+            console.print(render(report, with_explanation=with_explanation))
+        # rich fills lines up with blanks, which a terminal does not show and a file should not hold
+        stream.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
 
 
 def _text(results: list[Report | tuple[str, HubauditError]], output_format: str) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hubaudit.data.dtypes import bits_of, short_name
 from hubaudit.errors import UsageError
 from hubaudit.estimate.activations import forward_components
 from hubaudit.estimate.cache import cache_components
-from hubaudit.estimate.component import given
 from hubaudit.estimate.overhead import cuda_context, workspace
 from hubaudit.estimate.setting import Setting, settle
 from hubaudit.estimate.weights import weights_as_stored, weights_in, weights_quantized
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hubaudit.types import ModelFacts, Workload
 
 _VARIANTS = (("F32", None), ("BF16", None), ("F16", None), ("BF16", "int8"), ("BF16", "nf4"))
-_PLAIN_BITS = {"int8": 8, "nf4": 4, "fp4": 4}
+_QUANT_BITS = {"int8": 8, "nf4": 4, "fp4": 4}
 _KEPT_NOTE = (
     "bitsandbytes keeps embeddings, head, norms, biases, routers and fused experts in the load dtype, and adds scales"
 )
@@ -47,30 +47,23 @@ def estimate(facts: ModelFacts, workload: Workload) -> Estimate:
 
 
 def variants(facts: ModelFacts, workload: Workload) -> tuple[Variant, ...]:
-    """The same workload with the weights held as fp32, bf16, fp16, int8 and 4 bit.
+    """The same workload with the model loaded as fp32, bf16 and fp16, and by bitsandbytes as int8 and 4 bit.
 
     ``plain_bytes`` is bits × parameters, as people reckon; ``weights_bytes`` is what the loader really makes of them.
     """
-    if workload.mode != "infer" or facts.parameters is None:
+    if workload.mode != "infer" or facts.parameters is None or facts.quantization is not None:
         return ()
-    setting = settle(facts, workload)
-    rest = sum(part.bytes for part in estimate(facts, workload).components if part.id != "weights")
-    return tuple(_variant(facts, setting, dtype, quant, rest) for dtype, quant in _VARIANTS)
+    return tuple(_variant(facts, facts.parameters.loaded, workload, dtype, quant) for dtype, quant in _VARIANTS)
 
 
-def _variant(facts: ModelFacts, setting: Setting, dtype: str, quant: str | None, rest_bytes: int) -> Variant:
-    load_dtype = setting.dtype if quant else dtype
-    bits = given(bits_of()[load_dtype], "variant")
-    weights = weights_quantized(facts, quant, bits) if quant else weights_in(facts, dtype, bits)
-    if weights is None or facts.parameters is None:
-        raise AssertionError("variants are made of counted parameters only")
-    plain_bits = _PLAIN_BITS[quant] if quant else bits_of()[dtype]
+def _variant(facts: ModelFacts, parameters: int, workload: Workload, dtype: str, quant: str | None) -> Variant:
+    made = estimate(facts, replace(workload, dtype=dtype, quant=quant))
     return Variant(
-        dtype=short_name(load_dtype),
+        dtype=short_name(dtype),
         quant=quant,
-        plain_bytes=facts.parameters.loaded * plain_bits // 8,
-        weights_bytes=weights.bytes,
-        total_bytes=weights.bytes + rest_bytes,
+        plain_bytes=parameters * (_QUANT_BITS[quant] if quant else bits_of()[dtype]) // 8,
+        weights_bytes=next(part.bytes for part in made.components if part.id == "weights"),
+        total_bytes=made.total_bytes,
         note=_KEPT_NOTE if quant else None,
     )
 
@@ -87,7 +80,7 @@ def _weights(facts: ModelFacts, setting: Setting) -> Component | Omission:
     elif setting.quant is not None:
         made = weights_quantized(facts, setting.quant, setting.dtype_bits)
     else:
-        made = weights_in(facts, short_name(setting.dtype), setting.dtype_bits)
+        made = weights_in(facts, setting.dtype, setting.dtype_bits)
     return made or Omission(id="weights", reason=facts.parameters_reason or "no tensors are known")
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from hubaudit.data.dtypes import is_float
+from hubaudit.data import table
+from hubaudit.data.dtypes import is_float, short_name
 from hubaudit.estimate.component import component, given
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from hubaudit.estimate.component import Input
     from hubaudit.types import Component, ModelFacts, TensorGroup
@@ -25,13 +27,21 @@ def weights_in(facts: ModelFacts, dtype: str, bits: Input) -> Component | None:
     if facts.parameters is None:
         return None
     groups = _loaded(facts)
+    kept = _kept_in_float32(facts, dtype)
     inputs = {
-        "parameters": given(_parameters(group for group in groups if _converts(group)), facts.parameters.where),
+        "parameters": given(
+            _parameters(group for group in groups if _converts(group) and not kept(group)), facts.parameters.where
+        ),
         "bits": bits,
+        "float32_parameters": given(
+            _parameters(group for group in groups if _converts(group) and kept(group)), "table:load_rules.json"
+        ),
         "integer_bytes": given(_stored(group for group in groups if not _converts(group)), facts.parameters.where),
     }
-    formula = "parameters * bits // 8" + (" + integer_bytes" if inputs["integer_bytes"].value else "")
-    source = f"every floating-point tensor loaded as {dtype} (transformers' from_pretrained)"
+    formula = "parameters * bits // 8"
+    formula += " + 4 * float32_parameters" if inputs["float32_parameters"].value else ""
+    formula += " + integer_bytes" if inputs["integer_bytes"].value else ""
+    source = f"every floating-point tensor loaded as {short_name(dtype)}, but those the model class keeps in fp32 (transformers 5.23.0)"
     return component("weights", "Parameter", formula, inputs, exactness="exact", source=source)
 
 
@@ -101,6 +111,17 @@ def _loaded(facts: ModelFacts) -> list[TensorGroup]:
 def _converts(group: TensorGroup) -> bool:
     """Whether loading casts the group to the load dtype; a tensor known from a config alone has no dtype of its own yet."""
     return group.dtype == "" or is_float(group.dtype)
+
+
+def _kept_in_float32(facts: ModelFacts, dtype: str) -> Callable[[TensorGroup], bool]:
+    """Which tensors the model class keeps in float32 when it is loaded as ``dtype``: `_get_dtype_plan`, transformers 5.23.0."""
+    row = table("load_rules.json")["architectures"].get(facts.architecture, {})
+    names = list(row.get("fp32_always", ())) if dtype in ("F16", "BF16") else []
+    names += row.get("fp32_under_fp16", ()) if dtype == "F16" else ()
+    if not names:
+        return lambda _: False
+    wanted = re.compile("|".join(name.replace("*", ".*") for name in names))
+    return lambda group: wanted.search(group.pattern) is not None
 
 
 def _parameters(groups: Iterable[TensorGroup]) -> int:

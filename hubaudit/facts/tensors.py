@@ -53,7 +53,9 @@ def group_tensors(
 def _group(
     pattern: str, dtype: str, shape: tuple[int, ...], extra: str | None, count: int, stored_bytes: int
 ) -> TensorGroup:
-    role = role_of(pattern)
+    # A causal mask that older versions saved beside the projections bears the name of a bias; a bias has one dimension.
+    is_mask = len(shape) == 4 and pattern.endswith((".attn.bias", ".attention.bias"))
+    role = "buffer" if is_mask else role_of(pattern)
     return TensorGroup(
         pattern=pattern,
         role=role,

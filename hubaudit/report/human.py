@@ -24,9 +24,11 @@ from hubaudit.report.phrases import (
 from hubaudit.units import format_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from rich.console import RenderableType
 
-    from hubaudit.types import Report
+    from hubaudit.types import Finding, Report
 
 _SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 
@@ -34,20 +36,20 @@ _SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
     """Everything that a person needs of one report."""
     parts: list[RenderableType] = [Text(title(report), style="bold"), _indented(_facts(report))]
-    parts.append(_head("Memory", workload_line(report.workload)))
+    parts += [_head("Memory"), _indented(Text(clean(workload_line(report.workload)), style="dim"))]
     parts.append(_indented(_components(report)))
     if report.variants:
-        parts += [_head("The same workload with other weights", ""), _indented(_variants(report))]
+        parts += [_head("The same workload with other weights"), _indented(_variants(report))]
     notes = [*report.estimate.assumptions, *report.facts.missing]
     notes += [f"{part.id} left out: {part.reason}" for part in report.estimate.omitted]
     if any(variant.note for variant in report.variants):
         notes.append(next(variant.note for variant in report.variants if variant.note) or "")
     if notes:
-        parts += [_head("Notes", ""), *(_bullet(note) for note in dict.fromkeys(notes))]
+        parts += [_head("Notes"), _bullets(Text(clean(note)) for note in dict.fromkeys(notes))]
     if report.findings:
-        parts += [_head("Findings", ""), *(_finding(report, at) for at in range(len(report.findings)))]
+        parts += [_head("Findings"), _bullets(_finding(finding) for finding in report.findings)]
     if with_explanation:
-        parts += [_head("How each number came about", ""), _indented(Text("\n".join(explain(report))))]
+        parts += [_head("How each number came about"), _explanation(report)]
     return Group(*parts)
 
 
@@ -95,22 +97,29 @@ def _table(first: str, *others: str) -> Table:
     return table
 
 
-def _head(text: str, detail: str) -> Text:
-    line = Text("\n" + text, style="bold")
-    return line.append(f"  {clean(detail)}", style="not bold dim") if detail else line
+def _head(text: str) -> Text:
+    return Text("\n" + text, style="bold")
 
 
-def _indented(content: RenderableType) -> Padding:
-    return Padding(content, (0, 0, 0, 2))
+def _indented(content: RenderableType, columns: int = 2) -> Padding:
+    return Padding(content, (0, 0, 0, columns), expand=False)
 
 
-def _bullet(note: str) -> Padding:
-    return _indented(Text(f"- {clean(note)}"))
+def _bullets(lines: Iterable[Text]) -> Table:
+    """Lines that hang under their dash when they wrap."""
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for line in lines:
+        grid.add_row("  -", line)
+    return grid
 
 
-def _finding(report: Report, at: int) -> Padding:
-    finding = report.findings[at]
+def _finding(finding: Finding) -> Text:
     line = Text(f"{finding.severity}: ", style=_SEVERITY_STYLE[finding.severity])
     line.append(clean(finding.message), style="default")
-    line.append(f"  [{clean(finding.where)}]", style="dim")
-    return _indented(line)
+    return line.append(f"  [{clean(finding.where)}]", style="dim")
+
+
+def _explanation(report: Report) -> Group:
+    """Each line keeps its own indentation where it wraps."""
+    lines = list(explain(report))
+    return Group(*(_indented(Text(line.lstrip()), 2 + len(line) - len(line.lstrip())) for line in lines))

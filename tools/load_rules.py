@@ -1,0 +1,61 @@
+"""Writes hubaudit/data/load_rules.json: what transformers does to single tensors while it loads a model, by architecture.
+
+    python tools/load_rules.py     (needs torch and transformers; their version is written into the table)
+
+For each architecture class: the parameters it keeps in float32 whatever the dtype asked for (``_keep_in_fp32_modules_strict``), and those it keeps in
+float32 under float16 only (``_keep_in_fp32_modules``). Both are searched for in parameter names as regular expressions in which ``*`` means ``.*``
+(``build_glob_alternation`` in core_model_loading.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+TARGET = Path(__file__).resolve().parent.parent / "hubaudit" / "data" / "load_rules.json"
+_ATTRIBUTES = {
+    "fp32_always": "_keep_in_fp32_modules_strict",
+    "fp32_under_fp16": "_keep_in_fp32_modules",
+}
+
+
+def rules() -> dict[str, Any]:
+    """The table, freshly read from the installed transformers."""
+    import transformers
+    from transformers.models.auto import modeling_auto
+
+    names: set[str] = set()
+    for attribute in vars(modeling_auto):
+        if attribute.endswith("MAPPING_NAMES"):
+            for classes in vars(modeling_auto)[attribute].values():
+                names.update([classes] if isinstance(classes, str) else classes)
+    table = {}
+    for name in sorted(names):
+        row = _row(getattr(transformers, name, None))
+        if row:
+            table[name] = row
+    return {"source": f"class attributes of transformers {transformers.__version__}", "architectures": table}
+
+
+def _row(architecture: Any) -> dict[str, list[str]]:
+    row = {}
+    for key, attribute in _ATTRIBUTES.items():
+        values = getattr(architecture, attribute, None)
+        if values:
+            row[key] = sorted(values)
+    return row
+
+
+def text() -> str:
+    """The table as the file holds it: one architecture a line."""
+    table = rules()
+    lines = [f"  {json.dumps(name)}: {json.dumps(row)}" for name, row in table["architectures"].items()]
+    return f'{{"source": {json.dumps(table["source"])},\n "architectures": {{\n' + ",\n".join(lines) + "\n}}\n"
+
+
+if __name__ == "__main__":
+    importlib.import_module("torch")
+    TARGET.write_text(text(), encoding="utf-8")
+    print(f"{TARGET.name}: {len(rules()['architectures'])} architectures")
