@@ -263,6 +263,7 @@ class Workload:
     batch_size: int = 1
     prompt_tokens: int | None = None
     new_tokens: int | None = None
+    encoder_tokens: int | None = None
     dtype: str | None = None
     quant: str | None = None
     kv_dtype: str | None = None

@@ -1,7 +1,7 @@
 """Regenerates what the README shows of the program: the output blocks, and the picture.
 
-    python tools/readme.py           write README.md and docs/report.svg anew
-    python tools/readme.py --check   exit 1 where they are not what the program prints today
+python tools/readme.py           write README.md and docs/report.svg anew
+python tools/readme.py --check   exit 1 where they are not what the program prints today
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def picture() -> str:
 
 def _printed(command: str) -> str:
     words = [sys.executable, "-m", *shlex.split(command)]
-    run = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True, env={"COLUMNS": "80", "NO_COLOR": "1"})
+    run = subprocess.run(
+        words, cwd=ROOT, capture_output=True, text=True, check=True, env={"COLUMNS": "80", "NO_COLOR": "1"}
+    )
     return run.stdout
 
 

@@ -26,6 +26,11 @@ _FORMATS = ("human", "json", "jsonl", "csv", "markdown")
     "--prompt-tokens", type=click.IntRange(1), help="Tokens of each prompt. Default: 2048, or what the model can take."
 )
 @click.option("--new-tokens", type=click.IntRange(0), help="Tokens generated for each. Default: 512.")
+@click.option(
+    "--encoder-tokens",
+    type=click.IntRange(0),
+    help="Tokens that an encoder (text, image, sound) hands on. Default: the prompt's.",
+)
 @click.option("--dtype", metavar="DTYPE", help="Load weights as fp32, bf16 or fp16. Default: as transformers would.")
 @click.option("--quant", type=click.Choice(["int8", "nf4", "fp4"]), help="Quantize with bitsandbytes while loading.")
 @click.option("--kv-dtype", metavar="DTYPE", help="Dtype of the KV cache. Default: that of the computation.")

@@ -25,6 +25,7 @@ class Setting:
     batch_size: Input
     prompt_tokens: Input
     new_tokens: Input
+    encoder_tokens: Input
     dtype: str
     dtype_bits: Input
     kv_dtype: str
@@ -50,6 +51,7 @@ def settle(facts: ModelFacts, workload: Workload) -> Setting:
         batch_size=given(_at_least_one(workload.batch_size, "batch size"), "workload"),
         prompt_tokens=prompt,
         new_tokens=new,
+        encoder_tokens=_encoder_tokens(facts, workload, prompt, assumptions),
         dtype=dtype,
         dtype_bits=given(bits_of()[dtype], dtype_where),
         kv_dtype=kv_dtype,
@@ -67,6 +69,7 @@ def definite(facts: ModelFacts, workload: Workload) -> Workload:
         workload,
         prompt_tokens=setting.prompt_tokens.value,
         new_tokens=setting.new_tokens.value,
+        encoder_tokens=setting.encoder_tokens.value,
         dtype=short_name(setting.dtype),
         kv_dtype=short_name(setting.kv_dtype),
     )
@@ -91,6 +94,20 @@ def _tokens(facts: ModelFacts, workload: Workload, assumptions: list[str]) -> tu
             f"prompt of {prompt} tokens and {new} new ones, unless --prompt-tokens and --new-tokens say otherwise"
         )
     return given(_at_least_one(prompt, "prompt tokens"), "workload"), given(new, "workload")
+
+
+def _encoder_tokens(facts: ModelFacts, workload: Workload, prompt: Input, assumptions: list[str]) -> Input:
+    """What the encoder hands to cross-attention: the prompt, where the encoder reads text; nothing, where no image or sound is given."""
+    if workload.encoder_tokens is not None:
+        return given(workload.encoder_tokens, "workload")
+    crosses = any(tensor.grows_with == "encoder_tokens" for layer in facts.layer_plan or () for tensor in layer.tensors)
+    if facts.family == "encoder-decoder":
+        return prompt
+    if crosses:
+        assumptions.append(
+            "no images or sound: cross-attention keeps nothing (--encoder-tokens says how many tokens they make)"
+        )
+    return given(0, "workload")
 
 
 def _dtype(facts: ModelFacts, workload: Workload, assumptions: list[str]) -> tuple[str, str]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hubaudit.types import Config, RepoSnapshot
 
 _MAIN_CONFIG = "config.json"
+_GENERATES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 _HEADED = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForMaskedLM", "ForSeq2SeqLM")
 #: Quantized checkpoints whose weights keep their own shapes, so that elements are parameters (scales apart).
 _SHAPE_KEEPING = ("fp8", "fbgemm_fp8")
@@ -62,7 +63,7 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
         library=snapshot.library_name or ("transformers" if reader is not None and reader.model_type else None),
         model_type=None if reader is None else reader.model_type,
         architecture=architecture,
-        family=_family(said, plan, has_head=has_head),
+        family=_family(said, plan, architecture),
         parameters=parameters,
         parameters_reason=parameters_reason,
         tensor_groups=weights.groups,
@@ -135,13 +136,15 @@ def _parameters(
 
 
 def _family(
-    said: Geometry, plan: tuple[LayerSpec, ...] | None, *, has_head: bool
+    said: Geometry, plan: tuple[LayerSpec, ...] | None, architecture: str | None
 ) -> Literal["decoder", "encoder", "encoder-decoder", "other", "unknown"]:
     if said.is_encoder_decoder:
         return "encoder-decoder"
     if plan is not None:
         return "encoder" if all(layer.kind == "none" for layer in plan) else "decoder"
-    return "decoder" if has_head else "unknown"
+    if architecture is not None and architecture.endswith("ForMaskedLM"):
+        return "encoder"
+    return "decoder" if architecture is not None and architecture.endswith(_GENERATES) else "unknown"
 
 
 def _architecture(config: Config | None) -> str | None:

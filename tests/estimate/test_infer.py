@@ -1,0 +1,160 @@
+"""Inference estimates: worked figures, laws, and formulas that give their own numbers again."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from fixture_models import NAMES, facts_of, made
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hubaudit.errors import UsageError
+from hubaudit.estimate.infer import estimate, variants
+from hubaudit.facts.model import understand
+from hubaudit.types import Component, Estimate, ModelFacts, Workload
+from hubaudit.units import format_bytes
+
+QWEN = "qwen2-0.5b-instruct"
+GIB = 2**30
+
+
+def part(made_of: Estimate, name: str) -> Component:
+    """The component of that id."""
+    return next(item for item in made_of.components if item.id == name)
+
+
+def dense(parameters: int) -> ModelFacts:
+    """A model of so many parameters in one matrix, of which nothing else is known."""
+    return understand(made(None, {"layers.0.mlp.up_proj.weight": ("BF16", (1, parameters))}))
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("mode", ["infer", "kv"])
+@pytest.mark.parametrize("quant", [None, "int8", "nf4"])
+def test_every_component_follows_from_its_formula(name: str, mode: str, quant: str | None) -> None:
+    """bytes, low and high agree with the formula over the inputs, evaluated here by Python itself, and every input has its source."""
+    facts = facts_of(name)
+    if quant and facts.quantization:
+        pytest.skip("already quantized")
+    for attention in ("sdpa", "eager"):
+        made_of = estimate(facts, Workload(mode=mode, quant=quant, attention=attention, batch_size=3))  # type: ignore[arg-type]
+        for item in made_of.components:
+            functions = {"min": min, "max": max, "ceil_div": lambda a, b: -(-a // b)}
+            assert eval(item.formula, {"__builtins__": {}}, {**functions, **item.inputs}) == item.bytes  # noqa: S307
+            assert item.low_bytes <= item.bytes <= item.high_bytes
+            assert item.exactness != "exact" or item.low_bytes == item.high_bytes
+            named = {source.partition(":")[0] for source in item.sources}
+            assert named == {*item.inputs, "formula"}
+            assert set(re.findall(r"[a-z_A-Z]\w*", item.formula)) - {"min", "max", "ceil_div"} == set(item.inputs)
+        assert made_of.total_bytes == sum(item.bytes for item in made_of.components)
+
+
+def test_qwen2_weights_and_cache_are_the_published_ones() -> None:
+    """988,065,536 bytes in bf16 (494,032,768 × 2; huggingface.co/Qwen/Qwen2-0.5B-Instruct), 12,288 bytes of KV cache a token (vLLM logs)."""
+    made_of = estimate(facts_of(QWEN), Workload(batch_size=4, prompt_tokens=1000, new_tokens=24))
+    assert part(made_of, "weights").bytes == 988_065_536
+    assert part(made_of, "kv_cache").bytes == 12_288 * 4 * 1024
+    assert part(made_of, "kv_cache").exactness == "exact"
+
+
+def test_seven_billion_parameters_by_plain_bits() -> None:
+    """7,000,559,616 parameters: 26.08 GiB fp32, 13.04 fp16 and bf16, 6.52 int8, 3.26 int4, as the starting documents state."""
+    rows = {row.quant or row.dtype: row for row in variants(dense(7_000_559_616), Workload())}
+    assert format_bytes(rows["fp32"].plain_bytes) == "26.08 GiB"
+    assert format_bytes(rows["fp16"].plain_bytes) == "13.04 GiB"
+    assert format_bytes(rows["bf16"].plain_bytes) == "13.04 GiB"
+    assert format_bytes(rows["int8"].plain_bytes) == "6.52 GiB"
+    assert format_bytes(rows["nf4"].plain_bytes) == "3.26 GiB"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bitsandbytes_is_never_as_small_as_plain_bits(name: str) -> None:
+    """Kept modules and scales make int8 and 4 bit larger than bits × parameters, and the report says why."""
+    for row in variants(facts_of(name), Workload()):
+        if row.quant:
+            assert row.weights_bytes > row.plain_bytes
+            assert row.note is not None
+            assert "embeddings" in row.note
+
+
+def test_multi_head_cache_is_the_textbook_one() -> None:
+    """For plain multi-head attention in 16 bit the cache is 4·b·l·h·(s+n) bytes."""
+    config = {
+        "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 32, "vocab_size": 32000,
+        "num_attention_heads": 32, "num_key_value_heads": 32, "intermediate_size": 11008, "max_position_embeddings": 4096, "torch_dtype": "float16",
+    }  # fmt: skip
+    made_of = estimate(understand(made(config)), Workload(mode="kv", batch_size=2, prompt_tokens=512, new_tokens=32))
+    assert made_of.total_bytes == 4 * 2 * 32 * 4096 * (512 + 32)
+
+
+def test_multi_query_cache_counts_one_head() -> None:
+    """Falcon-7B keeps one key and value head of 64: 2 · 32 · 64 · 2 = 8,192 bytes a token (its config: multi_query, 71 heads, hidden 4544)."""
+    config = {
+        "model_type": "falcon", "architectures": ["FalconForCausalLM"], "hidden_size": 4544, "num_hidden_layers": 32, "num_attention_heads": 71,
+        "multi_query": True, "new_decoder_architecture": False, "vocab_size": 65024, "torch_dtype": "bfloat16", "alibi": False,
+    }  # fmt: skip
+    made_of = estimate(understand(made(config)), Workload(mode="kv", prompt_tokens=1, new_tokens=0))
+    assert made_of.total_bytes == 8192
+
+
+def test_an_encoder_keeps_no_cache() -> None:
+    """BERT has neither a KV cache nor logits of a next token."""
+    config = {
+        "model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+        "intermediate_size": 3072, "vocab_size": 30522, "max_position_embeddings": 512,
+    }  # fmt: skip
+    made_of = estimate(understand(made(config)), Workload())
+    assert {item.id for item in made_of.components} == {"weights", "activations", "workspace", "cuda_context"}
+
+
+@given(
+    name=st.sampled_from(NAMES),
+    batch=st.integers(1, 64),
+    more=st.integers(1, 64),
+    tokens=st.integers(1, 5000),
+    attention=st.sampled_from(["sdpa", "eager"]),
+)
+def test_more_never_costs_less(name: str, batch: int, more: int, tokens: int, attention: str) -> None:
+    """Totals and both ends of the band grow with the batch and with the prompt."""
+    base = Workload(batch_size=batch, prompt_tokens=tokens, new_tokens=7, attention=attention)
+    larger = Workload(batch_size=batch + more, prompt_tokens=tokens, new_tokens=7, attention=attention)
+    longer = Workload(batch_size=batch, prompt_tokens=tokens + more, new_tokens=7, attention=attention)
+    small, wide, long = (estimate(facts_of(name), workload) for workload in (base, larger, longer))
+    for other in (wide, long):
+        assert other.total_bytes >= small.total_bytes
+        assert other.low_bytes >= small.low_bytes
+        assert other.high_bytes >= small.high_bytes
+
+
+@given(name=st.sampled_from(NAMES), batch=st.integers(1, 100), kv_dtype=st.sampled_from(["bf16", "fp32", "fp8_e4m3", "int8"]))
+def test_the_cache_is_linear_in_the_batch(name: str, batch: int, kv_dtype: str) -> None:
+    """A batch of n keeps n times what one sequence keeps."""
+    one, many = (
+        estimate(facts_of(name), Workload(mode="kv", batch_size=size, kv_dtype=kv_dtype, prompt_tokens=4096, new_tokens=128)).total_bytes
+        for size in (1, batch)
+    )
+    assert many == batch * one
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        (Workload(dtype="int3"), "cannot compute in dtype"),
+        (Workload(kv_dtype="nothing"), "unknown KV cache dtype"),
+        (Workload(quant="int2"), "unknown quantization"),
+        (Workload(batch_size=0), "at least 1"),
+    ],
+)
+def test_nonsense_is_a_usage_error(workload: Workload, words: str) -> None:
+    """What does not exist is refused in one line."""
+    with pytest.raises(UsageError, match=words):
+        estimate(facts_of(QWEN), workload)
+
+
+def test_a_part_that_is_unknown_is_left_out_and_named() -> None:
+    """Weights never vanish because the cache is unknown."""
+    made_of = estimate(dense(1000), Workload())
+    assert part(made_of, "weights").bytes == 2000
+    assert {item.id for item in made_of.omitted} == {"kv_cache", "activations", "logits"}
+    assert all(item.reason for item in made_of.omitted)
