@@ -88,6 +88,12 @@ def described_classes(model_type: str) -> tuple[str, ...]:
     return tuple(row["types"][model_type] + task for task in _tasks(row))
 
 
+def usual_class(model_type: str) -> str:
+    """The class that the tables take for a described model type where a configuration names no architecture."""
+    row = _rows()[model_type]
+    return str(row["types"][model_type] + row["usual"])
+
+
 class _Tables:
     """Blocks and rows of the data files."""
 
@@ -116,15 +122,19 @@ class _Tables:
 _TABLES = _Tables()
 
 
+def _files() -> list[dict[str, Any]]:
+    shared = table("skeletons.toml")
+    return [shared, *(table(name) for name in shared["parts"])]
+
+
 @cache
 def _rows() -> dict[str, Mapping[str, Any]]:
-    return {model_type: row for row in table("skeletons.toml")["model"] for model_type in row["types"]}
+    return {model_type: row for file in _files() for row in file.get("model", ()) for model_type in row["types"]}
 
 
 @cache
 def _blocks() -> Mapping[str, Any]:
-    blocks: Mapping[str, Any] = table("skeletons.toml")["block"]
-    return blocks
+    return {name: block for file in _files() for name, block in file.get("block", {}).items()}
 
 
 def _tasks(row: Mapping[str, Any]) -> dict[str, str]:

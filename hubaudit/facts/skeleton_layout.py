@@ -155,6 +155,8 @@ LEAVES: Final[Mapping[str, Callable[..., Iterable[tuple[str, tuple[Value, ...], 
     "batch_norm": _batch_norm,
     "experts": lambda *shape: [("", shape, "experts")],
     "vector": lambda *shape: [("", shape, "vector")],
+    "norm_matrix": lambda *shape: [("", shape, "norm")],
+    "bias": lambda size: [("", (size,), "bias")],
     "tensor": lambda *shape: [("", shape, "other")],
     "buffer": lambda *shape: [("", shape, "buffer")],
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubaudit.facts.config_reader import ConfigReader
@@ -207,6 +207,7 @@ JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(data=st.data())
 def test_nothing_in_a_file_makes_it_raise(data: st.DataObject) -> None:
     """Whatever values the keys of a configuration have, the answer is tensors or a reason."""

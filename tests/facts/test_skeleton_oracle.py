@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from hubaudit.facts.config_reader import ConfigReader
-from hubaudit.facts.skeleton import Skeleton, describe, described_classes, described_model_types
+from hubaudit.facts.skeleton import Skeleton, describe, described_classes, described_model_types, usual_class
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 pytestmark = pytest.mark.oracle
 
-DRAWS = 3
-ATTEMPTS = 12
+DRAWS = 4
+ATTEMPTS = 30
 KIND_OF_MODULE = {
     "linear": torch.nn.Linear,
     "conv1d": transformers.pytorch_utils.Conv1D,
@@ -40,77 +40,104 @@ def _quiet() -> Any:
 # --- drawing configurations ------------------------------------------------------------------------------------------------------
 
 
+UNTOUCHED = re.compile(
+    r"_ids?$|_id_|^(architectures|model_type|dtype|torch_dtype|transformers_version|return_dict|output_\w+|use_cache|is_encoder_decoder"
+    r"|problem_type|id2label|label2id|chunk_size_feed_forward|rope_\w+|name_or_path|_\w+|\w*(token|index)(_\w+)?)$"
+)
+#: Model types whose class leaves a value open that a checkpoint's config.json gives.
+DEFAULTS_NOT_ENOUGH = {"dots1", "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron"}
+#: What a configuration of these must say besides what is drawn.
+GIVEN: dict[str, dict[str, Any]] = {
+    "dots1": {"n_routed_experts": 8, "n_shared_experts": 2, "first_k_dense_replace": 1},
+    "gpt_neo": {"num_layers": 4, "attention_types": [[["global", "local"], 2]]},
+}
+#: Lists that say each layer's kind, and kinds that class defaults may not show.
+LISTS = {"layer_types": set(), "mlp_layer_types": {"dense", "sparse"}, "indexer_types": {"full", "shared"}}
+
+
 class Draw:
     """Random values for the keys of a configuration, by what their names say, small and consistent with each other."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)  # noqa: S311 -- draws, not secrets
         self.heads = self.random.choice((4, 8))
-        self.kv_heads = self.random.choice((1, 2, 4))
         self.head_dim = self.random.choice((8, 16, 24, 32))
-        self.hidden = self.heads * self.head_dim
-        self.layers = self.random.choice((2, 3, 5))
-        self.experts = self.random.choice((4, 8))
+        self.hidden = self.heads * self.head_dim if self.random.random() < 0.7 else self.heads * (self.head_dim + 8)
+        self.boldness = self.random.choice((0.0, 0.1, 0.3))
+        layers = self.random.choice((2, 3, 5, 6))
+        self.rules = (
+            (r"(^|_)(num_)?(key_value_heads|kv_heads)$", self.random.choice((1, 2, 4))),
+            (r"^(num_attention_heads|n_head|n_heads|num_heads|\w+_attention_heads)$", self.heads),
+            (r"^(hidden_size|n_embd|d_model|dim|embed_dim)$", self.hidden),
+            (r"^(num_hidden_layers|n_layer|n_layers|num_layers|\w+_layers|depth)$", layers),
+            (r"^(head_dim|d_kv)$", self.head_dim),
+        )
 
-    def overrides(self, defaults: dict[str, Any], read: set[str]) -> dict[str, Any]:
-        """New values for the keys of ``defaults`` that the tables read; nested configurations are drawn too."""
-        found = {}
+    def overrides(self, defaults: dict[str, Any]) -> dict[str, Any]:
+        """New values for the keys of ``defaults``, which is a whole configuration; nested configurations are drawn too."""
+        found: dict[str, Any] = {}
         for key, value in defaults.items():
             if isinstance(value, dict) and key.endswith("_config"):
-                found[key] = self.overrides(value, read) | {
-                    name: value[name] for name in ("model_type",) if value.get(name)
-                }
-            elif key in read or self._linked(key):
+                found[key] = self.overrides(value) | (
+                    {"model_type": value["model_type"]} if "model_type" in value else {}
+                )
+            elif not UNTOUCHED.search(key):
                 drawn = self.value(key, value)
                 if drawn is not None:
                     found[key] = drawn
         return found
 
-    def _linked(self, key: str) -> bool:
-        return any(re.search(pattern, key) for pattern, _ in self._rules())
-
-    def _rules(self) -> list[tuple[str, Any]]:
-        return [
-            (r"(^|_)(num_)?(key_value_heads|kv_heads)$", self.kv_heads),
-            (r"^(num_attention_heads|n_head|n_heads|num_heads|\w+_attention_heads)$", self.heads),
-            (r"^(hidden_size|n_embd|d_model|dim|embed_dim)$", self.hidden),
-            (r"^(num_hidden_layers|n_layer|n_layers|num_layers|\w+_layers|depth)$", self.layers),
-            (r"^(head_dim|d_kv)$", self.head_dim),
-        ]
-
     def value(self, key: str, value: Any) -> Any:
-        """A value for ``key``, ``None`` to leave it alone."""
+        """A value for ``key``, ``None`` to leave it to the class."""
         if isinstance(value, bool):
-            return self.random.random() < 0.5
-        for pattern, drawn in self._rules():
-            if re.search(pattern, key):
-                return drawn
-        if not isinstance(value, int) and not (value is None and re.search(r"n_inner|intermediate", key)):
+            return self.random.random() < 0.5 if self.random.random() < 2 * self.boldness else None
+        ruled = next((drawn for pattern, drawn in self.rules if re.search(pattern, key)), None)
+        if ruled is not None and not isinstance(value, list):
+            return ruled
+        if value is None and re.search(r"inner|intermediate|ffn", key):
+            value = 1
+        if not isinstance(value, int):
             return None
+        return self.size(key, value)
+
+    def size(self, key: str, value: int) -> int | None:
+        """A count that no rule names."""
         if re.search(r"vocab_size", key):
             return self.random.randrange(300, 400)
         if re.search(r"intermediate|ffn|inner|mlp_dim", key):
             return 8 * self.random.randrange(3, 20)
         if re.search(r"max_position|n_positions|max_seq", key):
             return self.random.randrange(40, 90)
+        if self.random.random() < self.boldness:
+            return self.random.choice((2 * value, max(1, value // 2), value + 1))
         return None
 
+    def lists(self, config: Any) -> dict[str, Any]:
+        """Other orders of the lists that say each layer's kind, as a file may give them."""
+        found = {}
+        for key, others in LISTS.items():
+            kinds = getattr(config, key, None)
+            if isinstance(kinds, list) and self.random.random() < 0.5:
+                found[key] = [self.random.choice(sorted({*kinds, *others})) for _ in kinds]
+        return found
 
-def _sample(config_class: Any, name: str, draw: Draw | None, read: set[str]) -> tuple[Any, dict[str, Any]] | None:
-    """A configuration object and what a minimal config.json of it says; ``None`` where the class refuses the drawn values."""
-    said: dict[str, Any] = {}
+
+def _build(name: str, said: dict[str, Any]) -> Any:
+    config = getattr(transformers, name).config_class(**json.loads(json.dumps(said)))
+    with torch.device("meta"):
+        return getattr(transformers, name)(config)
+
+
+def _drawn(model_type: str, name: str, seed: int) -> tuple[Any, dict[str, Any]] | None:
+    """A model of drawn values and what a minimal config.json of it says; ``None`` where the class refuses them."""
+    draw = Draw(seed)
+    config_class = getattr(transformers, name).config_class
     try:
-        if draw is not None:
-            said = draw.overrides(config_class().to_dict(), read)
-            said["pad_token_id"] = 0
-        config = config_class(**json.loads(json.dumps(said)))
-        with torch.device("meta"):
-            model = getattr(transformers, name)(config)
+        said = draw.overrides(config_class().to_dict()) | {"pad_token_id": 0} | GIVEN.get(model_type, {})
+        said |= draw.lists(config_class(**json.loads(json.dumps(said))))
+        return _build(name, said), said
     except Exception:  # whatever a class raises, it refuses the values
-        if draw is None:
-            raise
         return None
-    return model, {**said, "architectures": [name]}
 
 
 # --- comparing ----------------------------------------------------------------------------------------------------------------
@@ -142,19 +169,20 @@ def _differences(ours: dict[str, Any], theirs: dict[str, Any]) -> str:
     return "\n".join(f"  {text} (x{count})" for text, count in rows.items())
 
 
-def _compare(model: Any, said: dict[str, Any], model_type: str) -> None:
+def _compare(model: Any, said: dict[str, Any], model_type: str, name: str) -> None:
     full = json.loads(model.config.to_json_string(use_diff=False))
-    for config in ({**said, "model_type": model_type}, {**full, "architectures": said["architectures"]}):
-        found = describe(ConfigReader(config))
-        assert isinstance(found, Skeleton), f"{said['architectures']}: {found}"
-        assert found.architecture.replace("_", "").lower() == said["architectures"][0].replace("_", "").lower()
+    for config in (said, full):
+        found = describe(ConfigReader({**config, "model_type": model_type, "architectures": [name]}))
+        assert isinstance(found, Skeleton), f"{found}\n{said}"
+        assert found.architecture == name
         ours = {tensor.name: tensor.shape for tensor in found.tensors}
-        assert not _differences(ours, _expected(model)), f"{said}\n{_differences(ours, _expected(model))}"
+        assert not (differences := _differences(ours, _expected(model))), f"{said}\n{differences}"
         kinds = {name: kind for name, kind in found.kinds.items() if kind in KIND_OF_MODULE}
-        assert not _differences(kinds, _expected_kinds(model)), _differences(kinds, _expected_kinds(model))
+        assert not (differences := _differences(kinds, _expected_kinds(model))), differences
         stored = set(model.state_dict())
         buffers = {name: tuple(buffer.shape) for name, buffer in model.named_buffers() if name in stored}
-        assert not _differences({b.name: b.shape for b in found.buffers}, buffers)
+        ours = {buffer.name: buffer.shape for buffer in found.buffers}
+        assert not (differences := _differences(ours, buffers)), differences
 
 
 def _cases() -> list[Any]:
@@ -167,18 +195,25 @@ def _cases() -> list[Any]:
 
 @pytest.mark.parametrize(("model_type", "name"), _cases())
 def test_parameters_are_those_that_transformers_builds(model_type: str, name: str) -> None:
-    """Class defaults and drawn dimensions and flags: every parameter's name and shape, every module's kind, every stored buffer."""
-    config_class = getattr(transformers, name).config_class
-    model, said = _sample(config_class, name, None, set())
-    _compare(model, said, model_type)
-    found = describe(ConfigReader({**said, "model_type": model_type}))
-    assert isinstance(found, Skeleton)
+    """Drawn dimensions and flags: every parameter's name and shape, every module's kind, every stored buffer."""
     built = 0
     for seed in range(ATTEMPTS):
-        sample = _sample(config_class, name, Draw(seed), set(found.assumed))
+        sample = _drawn(model_type, name, seed)
         if sample is not None:
-            _compare(*sample, model_type)
+            _compare(*sample, model_type, name)
             built += 1
         if built == DRAWS:
             break
-    assert built, "the class refused all drawn values"
+    assert built >= DRAWS, f"the class refused all but {built} of the drawn configurations"
+
+
+@pytest.mark.parametrize("model_type", described_model_types())
+def test_class_defaults_give_what_transformers_builds(model_type: str) -> None:
+    """A configuration that says nothing but its model type gives the class's own model, or says which value it misses."""
+    name = usual_class(model_type)
+    said = {"model_type": model_type, "architectures": [name]}
+    found = describe(ConfigReader(said))
+    if isinstance(found, Skeleton):
+        _compare(_build(name, {}), {}, model_type, name)
+    else:
+        assert model_type in DEFAULTS_NOT_ENOUGH, found
