@@ -1,0 +1,40 @@
+"""The tensors that a layer of a given kind keeps, by the table of layer kinds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hubaudit.data import table
+from hubaudit.types import CacheTensor
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hubaudit.facts.layer_plan_formula import Scope
+
+TABLE = "layer_kinds.toml"
+
+
+def tensors_of(kind: str, scope: Scope) -> tuple[CacheTensor, ...]:
+    """What a layer of ``kind`` (several joined by ``+``) keeps, its dimensions taken from ``scope``.
+
+    Raises:
+        NotKnownError: a dimension is not known.
+    """
+    rows = (row for part in kind.split("+") for row in table(TABLE)[part]["tensors"])
+    tensors = (_tensor(row, scope) for row in rows)
+    return tuple(tensor for tensor in tensors if tensor.elements_per_token or tensor.fixed_elements)
+
+
+def _tensor(row: Mapping[str, Any], scope: Scope) -> CacheTensor:
+    elements = {"elements_per_token": "per_token", "fixed_elements": "fixed"}
+    window = scope.evaluate(row["window"]) if "window" in row else None
+    return CacheTensor(
+        name=row["name"],
+        **{field: scope.count(row[key]) if key in row else 0 for field, key in elements.items()},
+        window_tokens=None if window is None else scope.count(row["window"]),
+        tokens_per_entry=scope.count(row["tokens_per_entry"]) if "tokens_per_entry" in row else 1,
+        unfinished=row.get("unfinished", False),
+        grows_with=row.get("grows_with", "tokens"),
+        dtype=row.get("dtype"),
+    )

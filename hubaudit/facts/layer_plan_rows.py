@@ -1,0 +1,76 @@
+"""The rows of the layer-plan tables, and which of them describes a configuration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from hubaudit.data import table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hubaudit.facts.config_reader import ConfigReader
+
+TABLES = ("layer_plans.toml",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """How the layers of some model types follow from their configuration.
+
+    ``layers`` is the formula of their number; ``types_key`` the key whose list names each layer's type where the file has it, ``type`` the
+    class's rule where it has not (a formula over ``layer``), ``kinds`` the kind of each type (a name of layer_kinds.toml, or a formula).
+    ``dimensions`` are the names that formulas use beside the configuration's own keys; ``shares`` is the formula of the layer whose cache
+    a layer reads instead of an own one, null where it has its own.
+    """
+
+    types: tuple[str, ...]
+    source: str
+    layers: str
+    types_key: str | None
+    type: str | None
+    kinds: Mapping[str, str]
+    dimensions: Mapping[str, str]
+    shares: str | None
+
+
+def row_for(config: ConfigReader) -> tuple[Row, ConfigReader] | str:
+    """The row that describes ``config`` and the section it speaks of, or the reason why there is none."""
+    rows = all_rows()
+    model = config.language_model()
+    if model.model_type is None:
+        return "config.json names no model type"
+    row = rows.get(model.model_type)
+    if row is None:
+        return f"what {model.model_type[:40]!a} keeps between tokens is not in the table of layer plans"
+    return row, model
+
+
+@cache
+def all_rows() -> Mapping[str, Row]:
+    """Every row, by each of the model types it describes."""
+    found: dict[str, Row] = {}
+    for name in TABLES:
+        document = table(name)
+        for raw in document["plan"]:
+            row = _row(raw, document["default"])
+            for model_type in row.types:
+                if model_type in found:
+                    raise ValueError(f"{model_type} has two rows")
+                found[model_type] = row
+    return found
+
+
+def _row(raw: Mapping[str, Any], default: Mapping[str, Any]) -> Row:
+    return Row(
+        types=tuple(raw["types"]),
+        source=raw["source"],
+        layers=raw.get("layers", default["layers"]),
+        types_key=raw.get("types_key", default["types_key"]) or None,
+        type=raw.get("type"),
+        kinds={**default["kinds"], **raw.get("kinds", {})},
+        dimensions={**default["dimensions"], **raw.get("dimensions", {})},
+        shares=raw.get("shares"),
+    )
