@@ -10,7 +10,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from hubaudit.data import table
-from hubaudit.formats.gguf_values import HeaderReader, read_metadata, shown
+from hubaudit.formats.gguf_values import HeaderReader, read_metadata
+from hubaudit.formats.quoting import shown
 from hubaudit.types import TensorInfo, WeightFile
 
 if TYPE_CHECKING:

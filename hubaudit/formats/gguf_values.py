@@ -9,6 +9,7 @@ import struct
 from typing import TYPE_CHECKING, Literal
 
 from hubaudit.errors import MalformedFileError
+from hubaudit.formats.quoting import shown
 
 if TYPE_CHECKING:
     from hubaudit.formats.source import ByteSource
@@ -230,9 +231,3 @@ class _Values:
             return False
         self._kept_bytes += size_bytes
         return True
-
-
-def shown(text: str) -> str:
-    """Text from the file as a message may carry it: quoted, escaped, and short."""
-    quoted = ascii(text)
-    return quoted if len(quoted) <= 120 else quoted[:117] + "..."

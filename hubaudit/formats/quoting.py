@@ -1,0 +1,11 @@
+"""How text from a file may stand in a message: a hostile name must not move the terminal's cursor or fill the screen."""
+
+from __future__ import annotations
+
+LONGEST = 120
+
+
+def shown(value: object) -> str:
+    """A value from a file, quoted, escaped to ASCII, and cut to ``LONGEST`` characters."""
+    quoted = ascii(value)
+    return quoted if len(quoted) <= LONGEST else quoted[: LONGEST - 3] + "..."
