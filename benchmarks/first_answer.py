@@ -96,7 +96,9 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--latency", type=float, default=0.08, help="seconds each request waits")
     arguments = parser.parse_args()
-    print(f"{arguments.runs} runs each, {arguments.latency * 1000:.0f} ms a request, medians; ratio = peer's seconds / ours")
+    print(
+        f"{arguments.runs} runs each, {arguments.latency * 1000:.0f} ms a request, medians; ratio = peer's seconds / ours"
+    )
     print(f"{'':<12}{'hubaudit cold':>20}{'hubaudit warm':>20}{'hf-mem':>20}{'ratio':>10}")
     for name, bundle in MODELS.items():
         measure(name, bundle, arguments.runs, arguments.latency)

@@ -34,7 +34,9 @@ def facts_of(name: str) -> ModelFacts:
 def made(config: dict[str, Any] | None, tensors: dict[str, tuple[str, tuple[int, ...]]] | None = None) -> RepoSnapshot:
     """A repository with this config and one file of these tensors."""
     infos = tuple(_tensor(name, dtype, shape) for name, (dtype, shape) in (tensors or {}).items())
-    weights = (WeightFile(path="model.safetensors", size_bytes=None, format="safetensors", tensors=infos),) if infos else ()
+    weights = (
+        (WeightFile(path="model.safetensors", size_bytes=None, format="safetensors", tensors=infos),) if infos else ()
+    )
     configs = {} if config is None else {"config.json": config}
     return RepoSnapshot(repo_id="made/up", revision=None, commit=None, source="local", configs=configs, weights=weights)
 

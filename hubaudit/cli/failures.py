@@ -27,6 +27,9 @@ def report_failure(error: BaseException) -> int:
         return 0
     if isinstance(error, HubauditError):
         return _say(error.message, error.hint, error.exit_code)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "hubaudit"
         return _say(error.format_message(), f"`{path} --help` lists what there is", error.exit_code)

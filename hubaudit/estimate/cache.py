@@ -62,7 +62,7 @@ def _textbook(facts: ModelFacts, setting: Setting) -> Component | None:
 def _is_plain(layer: LayerSpec, width: int) -> bool:
     return (
         layer.shares_cache_with is None
-        and [tensor.name for tensor in layer.tensors] == ["key", "value"]
+        and [tensor.name for tensor in layer.tensors] == ["keys", "values"]
         and all(tensor == type(tensor)(name=tensor.name, elements_per_token=width) for tensor in layer.tensors)
     )
 

@@ -99,6 +99,10 @@ def _kv_heads(model: ConfigReader, heads: Sourced[int]) -> Sourced[int]:
 
 
 def _head_dim(model: ConfigReader, hidden: Sourced[int], heads: Sourced[int]) -> Sourced[int]:
+    """The width of one query head. With a latent cache it has a part with and a part without position; the classes call the former head_dim."""
+    plain, rotary = model.integer("qk_nope_head_dim"), model.integer("qk_rope_head_dim")
+    if model.integer("kv_lora_rank").value and plain.value is not None and rotary.value is not None:
+        return Sourced(value=plain.value + rotary.value, where="rule:qk_nope_head_dim + qk_rope_head_dim")
     said = model.integer("head_dim")
     if said.value is not None:
         return said

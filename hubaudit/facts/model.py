@@ -52,9 +52,16 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
     architecture = _architecture(config)
     has_head = architecture is not None and architecture.endswith(_HEADED)
     weights, headers = _weights(snapshot, said, reader)
-    testimony = hear(said, headers, has_config=reader is not None, has_weights=weights.are_stored, has_head=has_head)
-    plan, plan_reason = plan_from_headers(headers) if reader is None else plan_layers(reader)
     quantization = _quantization(config)
+    testimony = hear(
+        said,
+        headers,
+        has_config=reader is not None,
+        has_weights=weights.are_stored,
+        has_head=has_head,
+        is_quantized=quantization is not None,
+    )
+    plan, plan_reason = plan_from_headers(headers) if reader is None else plan_layers(reader)
     parameters, parameters_reason = _parameters(weights, said, quantization)
     shape = {field.name: getattr(testimony.geometry, field.name) for field in fields(Geometry)}
     del shape["is_encoder_decoder"], shape["extra_layers"]

@@ -18,7 +18,7 @@ def plan_from_headers(headers: HeaderFacts) -> tuple[tuple[LayerSpec, ...] | Non
     if headers.layers is None or len(headers.key_widths) != 1 or len(headers.value_widths) != 1:
         return None, "no config, and the key and value projections are not of one known kind in every layer"
     key, value = (next(iter(widths)) for widths in (headers.key_widths, headers.value_widths))
-    tensors = (CacheTensor(name="key", elements_per_token=key), CacheTensor(name="value", elements_per_token=value))
+    tensors = (CacheTensor(name="keys", elements_per_token=key), CacheTensor(name="values", elements_per_token=value))
     where = (
         "header:rows of the key and value projections (no config: windows would be smaller, an encoder keeps nothing)"
     )

@@ -25,7 +25,9 @@ class Testimony:
     disagreements: tuple[Disagreement, ...]
 
 
-def hear(geometry: Geometry, headers: HeaderFacts, *, has_config: bool, has_weights: bool, has_head: bool) -> Testimony:
+def hear(
+    geometry: Geometry, headers: HeaderFacts, *, has_config: bool, has_weights: bool, has_head: bool, is_quantized: bool
+) -> Testimony:
     """Compare and combine.
 
     Args:
@@ -34,10 +36,11 @@ def hear(geometry: Geometry, headers: HeaderFacts, *, has_config: bool, has_weig
         has_config: whether there is a config to be compared.
         has_weights: whether tensors were read.
         has_head: whether the architecture is one with a language-model head, so that a missing head means a tied one.
+        is_quantized: whether the config says that weights are stored in another type than they are computed with.
     """
     if not has_weights:
         return Testimony(geometry=geometry, disagreements=())
-    found = tuple(_differences(geometry, headers, has_head=has_head)) if has_config else ()
+    found = tuple(_differences(geometry, headers, has_head=has_head, is_quantized=is_quantized)) if has_config else ()
     return Testimony(geometry=_filled(geometry, headers, has_head=has_head), disagreements=found)
 
 
@@ -88,13 +91,16 @@ def _filled(geometry: Geometry, headers: HeaderFacts, *, has_head: bool) -> Geom
     return replace(geometry, **changes)  # type: ignore[arg-type]
 
 
-def _differences(geometry: Geometry, headers: HeaderFacts, *, has_head: bool) -> Iterator[Disagreement]:
+def _differences(
+    geometry: Geometry, headers: HeaderFacts, *, has_head: bool, is_quantized: bool
+) -> Iterator[Disagreement]:
     yield from _layer_count(geometry, headers)
     yield from _size("hidden_size", geometry.hidden_size, headers.hidden_sizes, "the embedding's columns")
     yield from _vocabulary(geometry, headers)
     yield from _heads(geometry, headers)
     yield from _tying(geometry, headers, has_head=has_head)
-    yield from _dtypes(geometry, headers)
+    if not is_quantized:
+        yield from _dtypes(geometry, headers)
 
 
 def _layer_count(geometry: Geometry, headers: HeaderFacts) -> Iterator[Disagreement]:

@@ -92,15 +92,12 @@ def band(low_bytes: int, high_bytes: int) -> str:
 
 def note_of(part: Component) -> str:
     """The one thing to add to a component's row."""
-    if part.id == "kv_cache":
-        tokens = part.inputs["prompt_tokens"] + part.inputs["new_tokens"]
-        per_token = part.bytes // (tokens * part.inputs["batch_size"])
-        return (
-            f"{per_token:,} B a token"
-            if "layers" in part.inputs
-            else f"{part.bytes // part.inputs['batch_size']:,} B a sequence"
-        )
-    return band(part.low_bytes, part.high_bytes)
+    if part.category != "KVCache":
+        return band(part.low_bytes, part.high_bytes)
+    sequence_bytes = part.bytes // part.inputs["batch_size"]
+    if "layers" in part.inputs:  # the textbook formula, in which every token costs the same
+        return f"{sequence_bytes // (part.inputs['prompt_tokens'] + part.inputs['new_tokens']):,} B a token"
+    return f"{sequence_bytes:,} B a sequence"
 
 
 def thumb_line(estimate: Estimate) -> str | None:

@@ -23,7 +23,8 @@ def test_ceil_div_is_the_smallest_that_covers(numerator: int, denominator: int) 
 
 
 @pytest.mark.parametrize(
-    "formula", ["__import__('os')", "x.y", "2 ** 9", "1.5 * n", "n / 2", "[n]", "n if n else 1", "f(n)", "min(n, key=n)", "'a'"]
+    "formula",
+    ["__import__('os')", "x.y", "2 ** 9", "1.5 * n", "n / 2", "[n]", "n if n else 1", "f(n)", "min(n, key=n)", "'a'"],
 )
 def test_anything_else_is_refused(formula: str) -> None:
     """No attribute, call, float or power gets into a formula."""

@@ -127,11 +127,17 @@ def test_more_never_costs_less(name: str, batch: int, more: int, tokens: int, at
         assert other.high_bytes >= small.high_bytes
 
 
-@given(name=st.sampled_from(NAMES), batch=st.integers(1, 100), kv_dtype=st.sampled_from(["bf16", "fp32", "fp8_e4m3", "int8"]))
+@given(
+    name=st.sampled_from(NAMES),
+    batch=st.integers(1, 100),
+    kv_dtype=st.sampled_from(["bf16", "fp32", "fp8_e4m3", "int8"]),
+)
 def test_the_cache_is_linear_in_the_batch(name: str, batch: int, kv_dtype: str) -> None:
     """A batch of n keeps n times what one sequence keeps."""
     one, many = (
-        estimate(facts_of(name), Workload(mode="kv", batch_size=size, kv_dtype=kv_dtype, prompt_tokens=4096, new_tokens=128)).total_bytes
+        estimate(
+            facts_of(name), Workload(mode="kv", batch_size=size, kv_dtype=kv_dtype, prompt_tokens=4096, new_tokens=128)
+        ).total_bytes
         for size in (1, batch)
     )
     assert many == batch * one
