@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from hubaudit.data import table
 from hubaudit.data.dtypes import bits_of, dtype_named
 from hubaudit.facts.skeleton_expressions import Unknown
-from hubaudit.facts.skeleton_layout import Expansion, Item, Let, Part, lines_of
+from hubaudit.facts.skeleton_layout import Expansion, Line, Part, lines_of
 from hubaudit.types import TensorInfo
 
 if TYPE_CHECKING:
@@ -97,13 +97,13 @@ def usual_class(model_type: str) -> str:
 class _Tables:
     """Blocks and rows of the data files."""
 
-    def block(self, name: str) -> tuple[tuple[Let | Item, ...], Mapping[str, str]]:
+    def block(self, name: str) -> tuple[tuple[Line, ...], Mapping[str, str]]:
         entry = _blocks().get(name)
         if entry is None:
             raise ValueError(f"the tables have no block {name!r}")
         return lines_of(entry["lines"]), entry.get("options", {})
 
-    def model(self, reader: ConfigReader, task: str) -> tuple[tuple[Let | Item, ...], Mapping[str, str], str]:
+    def model(self, reader: ConfigReader, task: str) -> tuple[tuple[Line, ...], Mapping[str, str], str]:
         row = self.row(reader)
         lines = _tasks(row).get(task)
         if lines is None:
@@ -137,11 +137,15 @@ def _blocks() -> Mapping[str, Any]:
     return {name: block for file in _files() for name, block in file.get("block", {}).items()}
 
 
+@cache
+def _heads() -> Mapping[str, Mapping[str, str]]:
+    return {name: heads for file in _files() for name, heads in file.get("heads", {}).items()}
+
+
 def _tasks(row: Mapping[str, Any]) -> dict[str, str]:
     """Task (the end of a class name) → lines, of the row's head sets and of the row itself."""
-    sets: Mapping[str, Mapping[str, str]] = table("skeletons.toml")["heads"]
     own: dict[str, str] = row.get("tasks", {})
-    return {task: lines for name in row.get("heads", []) for task, lines in sets[name].items()} | own
+    return {task: lines for name in row.get("heads", []) for task, lines in _heads()[name].items()} | own
 
 
 def _class_name(reader: ConfigReader, row: Mapping[str, Any]) -> str:

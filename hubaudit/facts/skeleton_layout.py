@@ -7,7 +7,7 @@ A layout is a list of lines, read in order::
     layers.{i < num_hidden_layers}: llama_layer(bias=False)
     lm_head: linear(hidden_size, vocab_size) when not tie_word_embeddings
 
-``name: what(...) when condition`` puts a module under a name: one of ``LEAVES`` (with its parameters), another block of the tables, or
+``require condition`` stops where a value is not one that the layout describes. ``name: what(...) when condition`` puts a module under a name: one of ``LEAVES`` (with its parameters), another block of the tables, or
 ``section(vision_config)``, the model that a nested configuration describes. An empty name puts a block's lines in place. ``{i < n}`` in a
 name repeats the line for every i. A block sees what its caller bound, then its own ``options``, then the configuration.
 """
@@ -18,7 +18,7 @@ import ast
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from hubaudit.facts.skeleton_expressions import Scope, Unknown, compiled, compiled_node
 
@@ -52,6 +52,14 @@ class Let:
 
 
 @dataclass(frozen=True, slots=True)
+class Require:
+    """``require condition``: where it does not hold, the configuration asks for what the tables do not describe."""
+
+    condition: Expression
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Item:
     """``name: what(arguments) when condition``; ``first_word`` is the first argument where it is a bare word."""
 
@@ -64,20 +72,25 @@ class Item:
     text: str
 
 
+Line: TypeAlias = Let | Require | Item
+
+
 # --- lines ---------------------------------------------------------------------------------------------------------------------
 
 
 @cache
-def lines_of(text: str) -> tuple[Let | Item, ...]:
+def lines_of(text: str) -> tuple[Line, ...]:
     """The lines of a layout. ``ValueError`` where one is not understood: a mistake in a table, not in a file."""
     stripped = (line.partition("#")[0].strip() for line in text.splitlines())
     return tuple(_line(line) for line in stripped if line)
 
 
-def _line(line: str) -> Let | Item:
+def _line(line: str) -> Line:
     if line.startswith("let "):
         name, _, expression = line.removeprefix("let ").partition("=")
         return Let(name.strip(), compiled(expression))
+    if line.startswith("require "):
+        return Require(compiled(line.removeprefix("require ")), line)
     name, colon, rest = line.partition(": ")
     call_text, _, condition = rest.partition(" when ")
     try:
@@ -168,10 +181,10 @@ LEAVES: Final[Mapping[str, Callable[..., Iterable[tuple[str, tuple[Value, ...], 
 class Blocks(Protocol):
     """Where an expansion finds what the lines name."""
 
-    def block(self, name: str) -> tuple[tuple[Let | Item, ...], Mapping[str, str]]:
+    def block(self, name: str) -> tuple[tuple[Line, ...], Mapping[str, str]]:
         """The lines and the options (name → expression) of a block of the tables."""
 
-    def model(self, reader: ConfigReader, task: str) -> tuple[tuple[Let | Item, ...], Mapping[str, str], str]:
+    def model(self, reader: ConfigReader, task: str) -> tuple[tuple[Line, ...], Mapping[str, str], str]:
         """The lines, bindings and body of the model that ``reader`` describes; ``Unknown`` where no row does."""
 
 
@@ -194,7 +207,7 @@ class Expansion:
         scope.set("body", body)
         self._lines(lines, scope, prefix)
 
-    def _lines(self, lines: tuple[Let | Item, ...], scope: Scope, prefix: str) -> None:
+    def _lines(self, lines: tuple[Line, ...], scope: Scope, prefix: str) -> None:
         self._depth += 1
         if self._depth > _DEEPEST:
             raise Unknown("the configuration nests too deeply")
@@ -202,6 +215,9 @@ class Expansion:
             if isinstance(line, Let):
                 outer, scope = scope, scope.inner()
                 scope.bind(line.name, line.expression, outer)
+            elif isinstance(line, Require):
+                if not line.condition(scope):
+                    raise Unknown(f"not described: the tables {line.text}")
             else:
                 self._item(line, line.name, scope, prefix)
         self._depth -= 1

@@ -45,10 +45,12 @@ UNTOUCHED = re.compile(
     r"|problem_type|id2label|label2id|chunk_size_feed_forward|rope_\w+|name_or_path|_\w+|\w*(token|index)(_\w+)?)$"
 )
 #: Model types whose class leaves a value open that a checkpoint's config.json gives.
-DEFAULTS_NOT_ENOUGH = {"dots1", "hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron"}
+DEFAULTS_NOT_ENOUGH = {"dots1", "hunyuan_v1_dense", "hunyuan_v1_moe", "lfm2_moe", "nemotron"}
 #: What a configuration of these must say besides what is drawn.
 GIVEN: dict[str, dict[str, Any]] = {
     "dots1": {"n_routed_experts": 8, "n_shared_experts": 2, "first_k_dense_replace": 1},
+    "lfm2_moe": {"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "full_attention"]},
+    "mamba2": {"hidden_size": 64, "expand": 2, "num_heads": 8, "head_dim": 16},
     "gpt_neo": {"num_layers": 4, "attention_types": [[["global", "local"], 2]]},
 }
 #: Lists that say each layer's kind, and kinds that class defaults may not show.
@@ -136,7 +138,7 @@ def _drawn(model_type: str, name: str, seed: int) -> tuple[Any, dict[str, Any]] 
         said = draw.overrides(config_class().to_dict()) | {"pad_token_id": 0} | GIVEN.get(model_type, {})
         said |= draw.lists(config_class(**json.loads(json.dumps(said))))
         return _build(name, said), said
-    except Exception:  # whatever a class raises, it refuses the values
+    except Exception:  # noqa: BLE001 -- whatever a class raises, it refuses the values
         return None
 
 
