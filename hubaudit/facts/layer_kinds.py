@@ -36,5 +36,5 @@ def _tensor(row: Mapping[str, Any], scope: Scope) -> CacheTensor:
         tokens_per_entry=scope.count(row["tokens_per_entry"]) if "tokens_per_entry" in row else 1,
         unfinished=row.get("unfinished", False),
         grows_with=row.get("grows_with", "tokens"),
-        dtype=row.get("dtype"),
+        dtype=scope.evaluate(row["dtype"]) if "dtype" in row else None,
     )

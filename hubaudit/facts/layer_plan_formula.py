@@ -102,8 +102,8 @@ class Scope:
 
     def _binary(self, node: ast.BinOp) -> Any:
         left, right = self._node(node.left), self._node(node.right)
-        if isinstance(left, list) and isinstance(node.op, ast.Mult | ast.Add):
-            return left + right if isinstance(node.op, ast.Add) else left * right
+        if isinstance(left, str) and isinstance(right, str) and isinstance(node.op, ast.Add):
+            return left + right
         left, right = self._number(left, node), self._number(right, node)
         if right == 0 and isinstance(node.op, ast.FloorDiv | ast.Mod | ast.Div):
             raise NotKnownError(f"{ast.unparse(node)} divides by zero")
@@ -140,19 +140,36 @@ class Scope:
         held, key = self._node(node.value), self._node(node.slice)
         if isinstance(held, Mapping):
             return held.get(key)
-        if isinstance(held, list) and isinstance(key, int) and -len(held) <= key < len(held):
+        if isinstance(held, list | str) and isinstance(key, int) and -len(held) <= key < len(held):
             return held[key]
         raise NotKnownError(f"{ast.unparse(node.value)} has no item {key!r:.40}")
 
     def _call(self, node: ast.Call) -> Any:
         function = _FUNCTIONS.get(node.func.id) if isinstance(node.func, ast.Name) else None
+        values = [self._node(part) for part in node.args]
+        if ast.unparse(node.func) == "said":
+            return self._said(*values)
         if function is None or node.keywords:
             raise ValueError(f"no such function: {ast.unparse(node.func)}")
-        values = [self._node(part) for part in node.args]
         try:
             return function(*values)
         except (TypeError, ValueError, OverflowError) as error:
             raise NotKnownError(f"{ast.unparse(node)}: {error}") from None
+
+    def _said(self, name: str) -> Any:
+        """What the file itself says of ``name``; null where it says nothing."""
+        return self._key(name) if self._config.says(name) else None
+
+    def _attribute(self, node: ast.Attribute) -> Any:
+        """``section.name``: a key inside a section of the configuration."""
+        section = ast.unparse(node.value)
+        inner = self._config.section(section)
+        if inner is None:
+            raise NotKnownError(f"config.json has no section {section}")
+        scope = Scope(inner, NOTHING)
+        value = scope.name(node.attr)
+        self.wheres.update(scope.wheres)
+        return value
 
     def _number(self, value: Any, node: ast.AST) -> int | float:
         if isinstance(value, int | float) and not (isinstance(value, float) and not math.isfinite(value)):
@@ -170,17 +187,18 @@ def _ceil_div(numerator: int, denominator: int) -> int:
     return -(-numerator // denominator)
 
 
-def _count_of(items: list[Any], item: Any) -> int:
-    return items.count(item)
-
-
 def _ends(text: str, end: str) -> bool:
     return text.endswith(end)
 
 
-def _last(items: list[Any], item: Any) -> int | None:
-    """Index of the last ``item`` of ``items``."""
-    return max((index for index, other in enumerate(items) if other == item), default=None)
+def _item(mapping: Any, key: str) -> Any:
+    """The value of ``key``; null where there is no mapping, or it has none."""
+    return mapping.get(key) if isinstance(mapping, Mapping) else None
+
+
+def _last(items: list[Any], item: Any, before: int) -> int | None:
+    """Index of the last ``item`` of the first ``before`` items."""
+    return max((index for index, other in enumerate(items[:before]) if other == item), default=None)
 
 
 _OPERATORS: Final[Mapping[type[ast.AST], Callable[[Any, Any], Any]]] = {
@@ -203,8 +221,8 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "round": round,
     "ceil_div": _ceil_div,
     "ceil": math.ceil,
-    "count": _count_of,
     "ends": _ends,
+    "item": _item,
     "last": _last,
 }
 _HANDLERS: Final[Mapping[type[ast.AST], Callable[[Scope, Any], Any]]] = {
@@ -218,10 +236,11 @@ _HANDLERS: Final[Mapping[type[ast.AST], Callable[[Scope, Any], Any]]] = {
     ast.IfExp: Scope._conditional,
     ast.Compare: Scope._compare,
     ast.Subscript: Scope._subscript,
+    ast.Attribute: Scope._attribute,
     ast.Call: Scope._call,
 }
 
 
 @cache
 def _parsed(formula: str) -> ast.AST:
-    return ast.parse(formula.strip(), mode="eval").body
+    return ast.parse(" ".join(formula.split()), mode="eval").body
