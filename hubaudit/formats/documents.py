@@ -7,6 +7,7 @@ from posixpath import normpath
 from typing import TYPE_CHECKING
 
 from hubaudit.errors import MalformedFileError
+from hubaudit.formats.quoting import shown
 from hubaudit.types import WeightIndex
 
 if TYPE_CHECKING:
@@ -17,14 +18,16 @@ MAX_INDEX_BYTES = 100_000_000
 MAX_PATH_CHARACTERS = 1024
 
 
-def parse_object(content: bytes, path: str) -> dict[str, Json]:
+def parse_object(content: bytes, path: str, *, may_repeat_keys: bool = True) -> dict[str, Json]:
     """A file that must hold one JSON object.
+
+    Where ``may_repeat_keys``, the last of two equal keys counts, as it does for who loads the file with Python's ``json``.
 
     Raises:
         MalformedFileError: it does not, with the byte where it goes wrong.
     """
     try:
-        value = json.loads(content.decode("utf-8-sig"))
+        value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=None if may_repeat_keys else without_repeats)
     except UnicodeDecodeError as error:
         raise MalformedFileError(path, "not UTF-8", offset=error.start) from None
     except json.JSONDecodeError as error:
@@ -36,6 +39,19 @@ def parse_object(content: bytes, path: str) -> dict[str, Json]:
     if not isinstance(value, dict):
         raise MalformedFileError(path, f"holds a JSON {type(value).__name__}, not an object", offset=0)
     return value
+
+
+def without_repeats(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    """For ``json.loads``: an object whose keys are all different.
+
+    Raises:
+        ValueError: two are equal.
+    """
+    merged = dict(pairs)
+    if len(merged) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {shown(next(key for key in keys if keys.count(key) > 1))} appears twice")
+    return merged
 
 
 def parse_index(content: bytes, path: str) -> WeightIndex:
@@ -51,7 +67,7 @@ def parse_index(content: bytes, path: str) -> WeightIndex:
     shards: dict[str, str] = {tensor: str(shard) for tensor, shard in weight_map.items()}
     for shard in set(shards.values()):
         if not is_repo_path(shard):
-            raise MalformedFileError(path, f"names a shard outside the repository: {shard[:120]!a}")
+            raise MalformedFileError(path, f"names a shard outside the repository: {shown(shard)}")
     return WeightIndex(path=path, total_size_bytes=declared_total(index.get("metadata")), weight_map=shards)
 
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from hubaudit.data.dtypes import bits_of
 from hubaudit.errors import MalformedFileError
+from hubaudit.formats.documents import without_repeats
+from hubaudit.formats.quoting import shown
 from hubaudit.types import TensorInfo, WeightFile
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 MAX_HEADER_BYTES = 100_000_000  # the reference implementation's MAX_HEADER_SIZE
 FIRST_READ_BYTES = 32 * 1024  # holds the whole header of almost every one-file model, so one range request is enough
 _MAX_DIMENSIONS = 64
-_ENTRY_KEYS = {"dtype", "shape", "data_offsets"}
+_ENTRY_KEYS = frozenset({"dtype", "shape", "data_offsets"})
 
 
 def read_safetensors(source: ByteSource) -> WeightFile:
@@ -70,14 +72,12 @@ def check_header(
     for start, end, tensor in spans:
         if start != filled:
             what = (
-                "overlaps the tensor before it"
-                if start < filled
-                else f"leaves a hole of {start - filled} bytes before it"
+                "overlaps the tensor before it" if start < filled else f"leaves {start - filled} bytes unused before it"
             )
-            raise MalformedFileError(path, f"tensor {_shown(tensor.name)} {what}", offset=start)
+            raise MalformedFileError(path, f"tensor {shown(tensor.name)}, at {start} in the data, {what}")
         filled = end
     if data_bytes is not None and filled != data_bytes:
-        raise MalformedFileError(path, _size_mismatch(filled, data_bytes), offset=min(filled, data_bytes))
+        raise MalformedFileError(path, _size_mismatch(filled, data_bytes))
     return tuple(tensor for _, _, tensor in spans), _metadata(header.get("__metadata__"), path)
 
 
@@ -95,10 +95,16 @@ def read_served_header(header: Mapping[str, Json], path: str, *, size_bytes: int
     tensors, metadata = check_header(header, path, data_bytes=None)
     data_bytes = sum(tensor.stored_bytes for tensor in tensors)
     if size_bytes is not None:
-        least = 8 + len(json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()) + data_bytes
+        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+        least = 8 + len(text) + data_bytes
         if size_bytes < least:
             raise MalformedFileError(
                 path, f"the file is cut off: header and tensors need {least} bytes, the file has {size_bytes}"
+            )
+        if size_bytes - 8 - data_bytes > MAX_HEADER_BYTES:
+            raise MalformedFileError(
+                path,
+                f"the file has {size_bytes} bytes, of which {size_bytes - least} belong neither to header nor tensors",
             )
     return WeightFile(path=path, size_bytes=size_bytes, format="safetensors", tensors=tensors, metadata=metadata)
 
@@ -122,10 +128,7 @@ def _decode(text: bytes, path: str) -> dict[str, Json]:
     if not text.startswith(b"{"):
         raise MalformedFileError(path, "the header does not start with `{`", offset=8)
     try:
-        header = json.loads(text.decode("utf-8"))
-        # A repeated name is rare and the check for it slow, so look only where the count of entries gives reason to.
-        if text.count(b'"data_offsets"') > len(header):
-            header = json.loads(text, object_pairs_hook=_without_repeats)
+        header = json.loads(text.decode("utf-8"), object_pairs_hook=without_repeats, parse_constant=_no_number)
     except UnicodeDecodeError as error:
         raise MalformedFileError(path, "the header is not UTF-8", offset=8 + error.start) from None
     except json.JSONDecodeError as error:
@@ -138,31 +141,28 @@ def _decode(text: bytes, path: str) -> dict[str, Json]:
     return header
 
 
-def _without_repeats(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    merged = dict(pairs)
-    if len(merged) < len(pairs):
-        seen: set[str] = set()
-        repeated = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {_shown(repeated)} appears twice")
-    return merged
+def _no_number(constant: str) -> Json:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _entry(name: str, entry: Json, path: str, widths: Mapping[str, int]) -> tuple[int, int, TensorInfo]:
-    if not isinstance(entry, dict) or entry.keys() != _ENTRY_KEYS:
-        raise MalformedFileError(path, f"tensor {_shown(name)} does not have exactly dtype, shape and data_offsets")
+    if not isinstance(entry, dict) or not entry.keys() >= _ENTRY_KEYS:
+        raise MalformedFileError(path, f"tensor {shown(name)} does not have dtype, shape and data_offsets")
+    if not _is_unicode(name):
+        raise MalformedFileError(path, f"tensor {shown(name)} has a name that is no Unicode")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if not isinstance(dtype, str) or dtype not in widths:
-        raise MalformedFileError(path, f"tensor {_shown(name)} has the unknown dtype {_shown(dtype)}")
+        raise MalformedFileError(path, f"tensor {shown(name)} has the unknown dtype {shown(dtype)}")
     if not _counts(shape) or len(shape) > _MAX_DIMENSIONS:
-        raise MalformedFileError(path, f"tensor {_shown(name)} has the impossible shape {_shown(shape)}")
+        raise MalformedFileError(path, f"tensor {shown(name)} has the impossible shape {shown(shape)}")
     if not _counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise MalformedFileError(path, f"tensor {_shown(name)} has the impossible data_offsets {_shown(offsets)}")
+        raise MalformedFileError(path, f"tensor {shown(name)} has the impossible data_offsets {shown(offsets)}")
     start, end = offsets
     bits = widths[dtype] * prod(shape)
     if bits != 8 * (end - start):
-        needed = f"{bits // 8} bytes" if bits % 8 == 0 else f"{bits} bits, no whole number of bytes,"
+        needed = f"{shown(bits // 8)} bytes" if bits % 8 == 0 else f"{shown(bits)} bits, no whole number of bytes,"
         raise MalformedFileError(
-            path, f"tensor {_shown(name)} of {dtype} {shape} needs {needed} but has {end - start}", offset=start
+            path, f"tensor {shown(name)} of {dtype} {shown(shape)} needs {needed} but has {end - start}"
         )
     return start, end, TensorInfo(name, dtype, tuple(shape), end - start)
 
@@ -177,16 +177,17 @@ def _metadata(value: Json, path: str) -> dict[str, Json]:
         return {}
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
         raise MalformedFileError(path, "`__metadata__` is not an object of strings")
+    if not all(_is_unicode(key) and _is_unicode(str(item)) for key, item in value.items()):
+        raise MalformedFileError(path, "`__metadata__` holds text that is no Unicode")
     return value
+
+
+def _is_unicode(text: str) -> bool:
+    r"""Whether ``text`` is free of lone surrogates, which JSON can spell (``\ud800``) and UTF-8 cannot."""
+    return text.isascii() or not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _size_mismatch(filled: int, data_bytes: int) -> str:
     if data_bytes < filled:
         return f"the file is cut off: tensors need {filled} bytes of data, the file holds {data_bytes}"
     return f"{data_bytes - filled} bytes after the last tensor belong to none"
-
-
-def _shown(value: object) -> str:
-    """A value from the file as a message may carry it: quoted, escaped, and short."""
-    text = ascii(value)
-    return text if len(text) <= 120 else text[:117] + "..."

@@ -16,6 +16,7 @@ from hubaudit.types import Config, Json, ReadProblem, WeightFile, WeightIndex
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from hubaudit.formats.selection import Selection
     from hubaudit.hub.reader import RepoReader
 
 T = TypeVar("T")
@@ -40,7 +41,11 @@ def read_contents(reader: RepoReader) -> Contents:
     A failure of the network or of access ends the audit, because half an answer would be a wrong one.
     """
     with ThreadPoolExecutor(max_workers=reader.parallel, thread_name_prefix="hubaudit") as pool:
-        contents = _Assembly(reader, pool).read()
+        try:
+            contents = _Assembly(reader, pool).read()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)  # what waits its turn is asked for nothing
+            raise
     contents.weights.sort(key=lambda file: file.path)
     contents.problems.sort(key=lambda problem: problem.path)
     return contents
@@ -59,16 +64,25 @@ class _Assembly:
         configs = {name: self._pool.submit(self._config, name) for name in CONFIGS if name in self._sizes}
         selection = select_weights(self._reader.files)
         if selection.index is None:
-            self._take_headers(self._submit(selection.files))
-        elif (served := self._reader.headers_at_once(selection.index)) is not None:
-            self._take_served(selection.index, *served)
+            self._take_loose(self._submit(selection.files), selection.missing)
         else:
-            self._take_indexed(selection.index, selection.files)
+            served = self._reader.headers_at_once(selection.index)
+            if served is not None and served[1] and served[1].keys() >= set(selection.files):
+                self._take_served(selection.index, *served)
+            else:
+                self._take_indexed(selection.index, selection)
         for name, config in configs.items():
             value = self._or_problem(name, config.result)
             if value is not None:
                 self._contents.configs[name] = value
         return self._contents
+
+    def _take_loose(self, headers: Mapping[str, Future[WeightFile]], missing: tuple[str, ...]) -> None:
+        """One file, or shards that no index names."""
+        self._take_headers(headers)
+        if missing:
+            more = f", nor are {len(missing) - 1} more of its shards" if len(missing) > 1 else ""
+            self._problem(missing[0], f"not in the repository{more}")
 
     def _config(self, name: str) -> Config:
         return parse_object(self._reader.read(name, MAX_CONFIG_BYTES), name)
@@ -88,13 +102,13 @@ class _Assembly:
             if weights is not None:
                 self._contents.weights.append(weights)
 
-    def _take_indexed(self, index_path: str, listed_shards: tuple[str, ...]) -> None:
+    def _take_indexed(self, index_path: str, selection: Selection) -> None:
         """Shards that look like it by name are read while the index is; the index has the last word on which of them count."""
         pending = self._pool.submit(self._index, index_path)
-        headers = self._submit(listed_shards)
+        headers = self._submit(selection.files)
         index = self._or_problem(index_path, pending.result)
         if index is None:
-            self._take_headers(headers)
+            self._take_loose(headers, selection.missing)
             return
         self._contents.indexes.append(index)
         named = sorted(set(index.weight_map.values()))
@@ -107,7 +121,10 @@ class _Assembly:
             self._problem(path, f"not named by `{index_path}`; not counted")
 
     def _take_served(self, index_path: str, metadata: Json, headers: Mapping[str, Json]) -> None:
-        """What the Hub serves of all shards at once. It leaves out the index's map, which repeats the names in the headers."""
+        """What the Hub serves of all shards at once. It leaves out the index's map, which repeats the names in the headers.
+
+        Shards that look like it by name and are not served are for the index itself to judge, so then it is read (see ``read``).
+        """
         self._contents.indexes.append(
             WeightIndex(path=index_path, total_size_bytes=declared_total(metadata), weight_map={})
         )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import zlib
-from tempfile import NamedTemporaryFile
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
 
 from hubaudit._version import __version__
@@ -25,17 +24,15 @@ MAX_BUNDLE_BYTES = 512_000_000
 
 def write_bundle(snapshot: RepoSnapshot, path: Path) -> None:
     """Write ``snapshot`` to ``path``, gzipped where the name ends in ``.gz``; the file appears whole or not at all."""
-    text = json.dumps(_to_json(snapshot), ensure_ascii=False, separators=(",", ":")).encode()
+    text = json.dumps(_to_json(snapshot), separators=(",", ":")).encode("ascii")
     if path.name.endswith(".gz"):
         text = gzip.compress(text, compresslevel=6, mtime=0)
-    with NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as draft:
-        try:
-            draft.write(text)
-            draft.close()
-            os.replace(draft.name, path)
-        except BaseException:
-            os.unlink(draft.name)
-            raise
+    draft = path.with_name(f".{token_hex(8)}.part")
+    try:
+        draft.write_bytes(text)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def read_bundle(path: Path, *, source: Source = "bundle") -> RepoSnapshot:
@@ -46,9 +43,13 @@ def read_bundle(path: Path, *, source: Source = "bundle") -> RepoSnapshot:
         MalformedFileError: it is no bundle, or not one of a version this program knows.
     """
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise NotFoundError(f"cannot read the bundle `{path}`: {error.strerror}") from None
+        with path.open("rb") as file:
+            content = file.read(MAX_BUNDLE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise NotFoundError(f"cannot read the bundle `{path}`: {reason}", hint="check the path") from None
+    if len(content) > MAX_BUNDLE_BYTES:
+        raise MalformedFileError(str(path), "larger than a bundle may be")
     if content[:2] == b"\x1f\x8b":
         content = _gunzip(content, path)
     bundle = parse_object(content, str(path))

@@ -7,14 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from huggingface_hub import constants
 from huggingface_hub.utils import cached_assets_path
 
 from hubaudit.errors import MalformedFileError, NotFoundError
 from hubaudit.hub.bundle import read_bundle, write_bundle
+from hubaudit.hub.reference import COMMIT, is_repo_id
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hubaudit.hub.reference import Reference
     from hubaudit.types import RepoSnapshot
 
 #: Raised whenever an audit reads more of a repository than before, so that older snapshots are read anew.
@@ -26,6 +29,16 @@ class SnapshotCache:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
+
+    def known(self, reference: Reference) -> RepoSnapshot | None:
+        """What was read of ``reference`` before: of its commit, or of what its branch or tag meant when the Hub was last asked."""
+        if reference.is_pinned and (snapshot := self.load(reference.name, str(reference.revision))) is not None:
+            return snapshot
+        try:
+            commit, _, repo_id = self._note(reference).read_text(encoding="utf-8").partition(" ")
+        except (OSError, ValueError):
+            return None
+        return self.load(repo_id, commit) if is_repo_id(repo_id) and COMMIT.fullmatch(commit) else None
 
     def load(self, repo_id: str, commit: str) -> RepoSnapshot | None:
         """The snapshot of that commit, or ``None`` where it was not saved, or not by this version."""
@@ -43,24 +56,30 @@ class SnapshotCache:
                     replace(snapshot, revision=None), self._folder_of(snapshot.repo_id) / f"{snapshot.commit}.json"
                 )
 
-    def remember(self, repo_id: str, revision: str | None, commit: str) -> None:
-        """Note what a branch or tag meant when the Hub was last asked, for audits offline."""
+    def remember(self, reference: Reference, repo_id: str, commit: str) -> None:
+        """Note what a name meant when the Hub was last asked, for audits offline: the commit, and the repository's name of today."""
         with suppress(OSError):
-            self._reference(repo_id, revision).write_text(commit, encoding="ascii")
+            self._note(reference).write_text(f"{commit} {repo_id}", encoding="utf-8")
 
-    def commit_of(self, repo_id: str, revision: str | None) -> str | None:
-        """The commit that a branch or tag meant when the Hub was last asked; ``None`` where it never was."""
-        try:
-            return self._reference(repo_id, revision).read_text(encoding="ascii").strip()
-        except (OSError, ValueError):
-            return None
-
-    def _reference(self, repo_id: str, revision: str | None) -> Path:
-        return self._folder_of(repo_id) / f"ref-{quote(revision or 'main', safe='')}"
+    def _note(self, reference: Reference) -> Path:
+        return self._folder_of(reference.name) / f"ref-{quote(reference.revision or 'main', safe='')}"
 
     def _folder_of(self, repo_id: str) -> Path:
+        """The folder for one repository; its names are valid ids, which hold no ``--`` and no ``..``.
+
+        Raises:
+            OSError: it is not there and cannot be made.
+        """
         subfolder = repo_id.replace("/", "--")
-        if self._folder is None:
-            return cached_assets_path("hubaudit", namespace=f"snapshots-{READS}", subfolder=subfolder)
-        (self._folder / subfolder).mkdir(parents=True, exist_ok=True)
-        return self._folder / subfolder
+        if self._folder is not None:
+            (self._folder / subfolder).mkdir(parents=True, exist_ok=True)
+            return self._folder / subfolder
+        try:
+            return cached_assets_path(
+                "hubaudit",
+                namespace=f"snapshots-{READS}",
+                subfolder=subfolder,
+                assets_dir=constants.HF_ASSETS_CACHE,
+            )
+        except ValueError as error:  # a file lies where a folder should
+            raise NotADirectoryError(str(error)) from None

@@ -1,44 +1,46 @@
-"""What the client library raises → what we tell the user."""
+"""A question that failed → what we tell the user."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import httpx2
 from huggingface_hub import constants
-from huggingface_hub.errors import (
-    DisabledRepoError,
-    EntryNotFoundError,
-    GatedRepoError,
-    HfHubHTTPError,
-    OfflineModeIsEnabled,
-    RepositoryNotFoundError,
-    RevisionNotFoundError,
-)
+from huggingface_hub.errors import OfflineModeIsEnabled
 
-from hubaudit.errors import AccessError, HubauditError, NetworkError, NotFoundError, OfflineError
+from hubaudit.errors import AccessError, HubauditError, NetworkError, NotFoundError, OfflineError, RateLimitError
+from hubaudit.hub.quota import asked_wait_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from hubaudit.hub.session import Answer
 
 OFFLINE_HINT = "run once without --offline, or audit a folder or a bundle"
 _LOGIN = "log in with `hf auth login`, or set HF_TOKEN"
 
 
-def explain(error: Exception, *, repo_id: str, revision: str | None = None, path: str | None = None) -> HubauditError:
-    """The error of ours that says what happened to a request for ``repo_id``, with what to do about it.
+def explain(outcome: Answer | Exception, *, repo_id: str, revision: str | None, path: str | None) -> HubauditError:
+    """The error that says what happened to a question about ``repo_id``, with what to do about it.
+
+    Args:
+        outcome: the refusal that came, or the exception that came in its place.
+        repo_id: the repository asked about.
+        revision: the revision asked for.
+        path: the file asked for, ``None`` where it was the repository itself.
 
     Raises:
-        Exception: ``error`` itself, where it is neither the Hub's nor the network's doing.
+        Exception: ``outcome`` itself, where it is neither the Hub's nor the network's doing.
     """
-    if isinstance(error, HubauditError):
-        return error
     at = _Asked(repo_id=repo_id, revision=revision, path=path)
-    for kind, say in _SAYINGS:
-        if isinstance(error, kind):
-            return say(at, error)
-    raise error
+    if not isinstance(outcome, Exception):
+        return _refused(at, outcome)
+    for kind, say in _BY_EXCEPTION:
+        if isinstance(outcome, kind):
+            return say(at, outcome)
+    raise outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,85 +58,144 @@ class _Asked:
         return f"`{self.path}` of {self.repo}" if self.path else self.repo
 
 
+# --- the Hub, or another host, answered, and refused ---------------------------------------------------------------------
+
+
+def _refused(at: _Asked, answer: Answer) -> HubauditError:
+    """By the code that the Hub gives, else by the status, which from any other host says nothing of the repository."""
+    code, said = answer.headers.get("X-Error-Code", ""), answer.headers.get("X-Error-Message", "")
+    if answer.status == 429:
+        return _rate_limited(at, answer)
+    if code in _BY_CODE:
+        return _BY_CODE[code](at)
+    if said == "Access to this resource is disabled.":
+        return disabled(at.repo_id)
+    if urlsplit(answer.url).hostname == urlsplit(constants.ENDPOINT).hostname and answer.status in _BY_STATUS:
+        if said == "Invalid credentials in Authorization header":
+            return AccessError("the Hub does not accept your token", hint=f"check it, or {_LOGIN}")
+        return _BY_STATUS[answer.status](at)
+    later = "try again later" if answer.status >= 500 else "check HF_ENDPOINT, and the proxy between you and the Hub"
+    return NetworkError(f"{_host(answer.url)} answered {answer.status} (asked for {at.thing})", hint=later)
+
+
+def _rate_limited(at: _Asked, answer: Answer) -> HubauditError:
+    seconds = asked_wait_seconds(answer.status, answer.headers)
+    when = "in a few minutes" if seconds is None else f"in {seconds} seconds"
+    return RateLimitError(
+        f"the rate limit of {_host(answer.url)} is used up (asked for {at.thing})",
+        hint=f"try again {when}; with a login (`hf auth login` or HF_TOKEN) the quota is higher",
+    )
+
+
+def disabled(repo_id: str) -> AccessError:
+    """The Hub has closed the repository to everyone."""
+    return AccessError(f"`{repo_id}` is disabled on the Hub", hint="its page on the Hub may say why")
+
+
+def _gated(at: _Asked) -> HubauditError:
+    page = f"{endpoint()}/{at.repo_id}"
+    return AccessError(
+        f"`{at.repo_id}` is gated, and you have no access", hint=f"ask for access at {page}, then {_LOGIN}"
+    )
+
+
+def _no_repository(at: _Asked) -> HubauditError:
+    return NotFoundError(
+        f"no model {at.repo} on {endpoint()}, or it is private", hint=f"check the name; if it is private, {_LOGIN}"
+    )
+
+
+def _no_revision(at: _Asked) -> HubauditError:
+    return NotFoundError(
+        f"no revision `{at.revision or 'main'}` in `{at.repo_id}`", hint="check the branch, tag or commit"
+    )
+
+
+def _not_found(at: _Asked) -> HubauditError:
+    return NotFoundError(f"not found: {at.thing}", hint="check the name and the revision")
+
+
+def _forbidden(at: _Asked) -> HubauditError:
+    return AccessError(f"access to {at.repo} is forbidden", hint="check that your token may read it")
+
+
+_BY_CODE: dict[str, Callable[[_Asked], HubauditError]] = {
+    "GatedRepo": _gated,
+    "RepoNotFound": _no_repository,
+    "RevisionNotFound": _no_revision,
+    "EntryNotFound": _not_found,
+}
+#: The Hub answers a bare 401 for a repository that does not exist, or may not be seen.
+_BY_STATUS: dict[int, Callable[[_Asked], HubauditError]] = {401: _no_repository, 403: _forbidden, 404: _not_found}
+
+
+# --- no answer came ------------------------------------------------------------------------------------------------------
+
+
 def _offline(at: _Asked, _: Exception) -> HubauditError:
     return OfflineError(f"offline, and {at.repo} is not in the cache", hint=OFFLINE_HINT)
 
 
-def _gated(at: _Asked, _: Exception) -> HubauditError:
-    page = f"{constants.ENDPOINT}/{at.repo_id}"
-    return AccessError(f"{at.repo} is gated, and you have no access", hint=f"ask for access at {page}, then {_LOGIN}")
-
-
-def _disabled(at: _Asked, _: Exception) -> HubauditError:
-    return AccessError(f"{at.repo} is disabled on the Hub")
-
-
-def _no_repository(at: _Asked, _: Exception) -> HubauditError:
-    return NotFoundError(
-        f"no model {at.repo} on {constants.ENDPOINT}, or it is private",
-        hint=f"check the name; if it is private, {_LOGIN}",
+def _timeout(at: _Asked, error: Exception) -> HubauditError:
+    return NetworkError(
+        f"{_host_of(error)} did not answer in time (asked for {at.thing})",
+        hint="try again; HF_HUB_DOWNLOAD_TIMEOUT sets the seconds of one wait",
     )
 
 
-def _no_revision(at: _Asked, _: Exception) -> HubauditError:
-    return NotFoundError(f"no revision `{at.revision}` in `{at.repo_id}`", hint="check the branch, tag or commit")
-
-
-def _no_file(at: _Asked, _: Exception) -> HubauditError:
-    return NotFoundError(f"no file {at.thing}")
-
-
-def _timeout(at: _Asked, _: Exception) -> HubauditError:
+def _no_connection(_: _Asked, error: Exception) -> HubauditError:
     return NetworkError(
-        f"the Hub did not answer in time (asked for {at.thing})",
-        hint="try again; HF_HUB_DOWNLOAD_TIMEOUT sets the seconds",
-    )
-
-
-def _no_connection(_: _Asked, __: Exception) -> HubauditError:
-    return NetworkError(
-        f"could not connect to {constants.ENDPOINT}",
+        f"could not connect to {_host_of(error)}: {_reason(error)}",
         hint="check the network, the proxy and HF_ENDPOINT; --offline uses the cache",
     )
 
 
-def _endless(at: _Asked, _: Exception) -> HubauditError:
-    return NetworkError(f"the Hub redirects without end (asked for {at.thing})", hint="check HF_ENDPOINT")
+def _endless(at: _Asked, error: Exception) -> HubauditError:
+    return NetworkError(f"{_host_of(error)} redirects without end (asked for {at.thing})", hint="check HF_ENDPOINT")
 
 
 def _broken(at: _Asked, error: Exception) -> HubauditError:
-    return NetworkError(f"the connection broke (asked for {at.thing}): {type(error).__name__}", hint="try again")
+    return NetworkError(
+        f"the connection to {_host_of(error)} broke (asked for {at.thing}): {_reason(error)}", hint="try again"
+    )
 
 
 def _bad_address(at: _Asked, error: Exception) -> HubauditError:
-    return NetworkError(f"the address for {at.thing} is no good: {error}", hint="check HF_ENDPOINT")
-
-
-def _by_status(at: _Asked, error: Exception) -> HubauditError:
-    status = error.response.status_code if isinstance(error, HfHubHTTPError) else 0
-    if status == 401:  # over plain http the client library does not type the Hub's bare 401
-        return _no_repository(at, error)
-    if status == 403:
-        return AccessError(f"access to {at.repo} is forbidden", hint="check that your token may read it")
-    if status == 404:
-        return NotFoundError(f"not found: {at.thing}")
-    later = "try again later" if status >= 500 else "check HF_ENDPOINT"
-    return NetworkError(f"the Hub answered {status} (asked for {at.thing})", hint=later)
+    return NetworkError(f"the address for {at.thing} is no good: {_reason(error)}", hint="check HF_ENDPOINT")
 
 
 #: Subclasses before their bases.
-_SAYINGS: tuple[tuple[type[Exception], Callable[[_Asked, Exception], HubauditError]], ...] = (
+_BY_EXCEPTION: tuple[tuple[type[Exception], Callable[[_Asked, Exception], HubauditError]], ...] = (
     (OfflineModeIsEnabled, _offline),
-    (GatedRepoError, _gated),
-    (DisabledRepoError, _disabled),
-    (RepositoryNotFoundError, _no_repository),
-    (RevisionNotFoundError, _no_revision),
-    (EntryNotFoundError, _no_file),
-    (HfHubHTTPError, _by_status),
     (httpx2.TimeoutException, _timeout),
     (httpx2.ConnectError, _no_connection),
+    (httpx2.ProxyError, _no_connection),
     (httpx2.TooManyRedirects, _endless),
     (httpx2.UnsupportedProtocol, _bad_address),
     (httpx2.InvalidURL, _bad_address),
     (httpx2.HTTPError, _broken),
+    (OSError, _broken),
 )
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+def _host_of(error: Exception) -> str:
+    """The host that was asked when ``error`` came: the Hub, or the storage that it sends to."""
+    try:
+        return _host(str(error.request.url)) if isinstance(error, httpx2.RequestError) else endpoint()
+    except RuntimeError:  # the error is of no request
+        return endpoint()
+
+
+def _host(url: str) -> str:
+    """Scheme, host and port of an address: not its query, which may hold a signature, nor a user's name and password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def endpoint() -> str:
+    """The Hub that is asked, as a message may name it."""
+    return _host(constants.ENDPOINT)

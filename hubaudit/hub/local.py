@@ -6,7 +6,6 @@ import os
 import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from huggingface_hub import constants
 
@@ -15,6 +14,7 @@ from hubaudit.formats.documents import is_repo_path
 from hubaudit.formats.safetensors import read_safetensors
 from hubaudit.hub.assemble import read_contents
 from hubaudit.hub.failures import OFFLINE_HINT
+from hubaudit.hub.reference import COMMIT
 from hubaudit.types import RepoFile, RepoSnapshot, Source
 
 if TYPE_CHECKING:
@@ -68,13 +68,12 @@ def read_offline(reference: Reference, cache: SnapshotCache) -> RepoSnapshot:
     Raises:
         OfflineError: neither holds that repository at that revision.
     """
-    commit = reference.revision if reference.is_pinned else cache.commit_of(reference.name, reference.revision)
-    if commit is not None and (known := cache.load(reference.name, commit)) is not None:
+    if (known := cache.known(reference)) is not None:
         return known
     home = Path(constants.HF_HUB_CACHE) / f"models--{reference.name.replace('/', '--')}"
     commit = reference.revision if reference.is_pinned else _cached_reference(home, reference.revision or "main")
     folder = home / "snapshots" / str(commit)
-    if commit is None or not folder.is_dir():
+    if commit is None or not COMMIT.fullmatch(commit) or not folder.is_dir():
         at = f" at `{reference.revision}`" if reference.revision else ""
         raise OfflineError(
             f"offline, and `{reference.name}`{at} is not in the cache",
@@ -91,7 +90,7 @@ def _cached_reference(home: Path, revision: str) -> str | None:
         commit = (home / "refs" / revision).read_text(encoding="ascii").strip()
     except (OSError, ValueError):
         return None
-    return quote(commit, safe="")
+    return commit
 
 
 class LocalFile:
@@ -128,7 +127,9 @@ class _FolderReader:
         try:
             self.files = tuple(sorted(_listing(folder, "", 0), key=lambda file: file.path))
         except OSError as error:
-            raise CannotAuditError(f"cannot list `{folder}`: {_why(error)}") from None
+            raise CannotAuditError(
+                f"cannot list `{error.filename or folder}`: {_why(error)}", hint="check who may read it"
+            ) from None
 
     def read(self, path: str, max_bytes: int) -> bytes:
         file = self.open(path)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from huggingface_hub import constants
-
-from hubaudit.errors import AccessError, MalformedFileError, NetworkError, NotFoundError
+from hubaudit.errors import HubauditError, MalformedFileError, NetworkError
 from hubaudit.formats.documents import is_repo_path, parse_object
 from hubaudit.hub.assemble import read_contents
+from hubaudit.hub.failures import disabled, endpoint
+from hubaudit.hub.reference import COMMIT, is_repo_id
 from hubaudit.hub.remote import RemoteFile
 from hubaudit.hub.session import HubSession, Wanted, api_url, file_url
 from hubaudit.types import Json, RepoFile, RepoSnapshot
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 PARALLEL_REQUESTS = 32
 _MAX_JSON_BYTES = 64_000_000
 _MAX_SERVED_BYTES = 256_000_000
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,10 +46,10 @@ def fetch_from_hub(reference: Reference, session: HubSession, cache: SnapshotCac
     Raises:
         HubauditError: the repository cannot be found or read, or the network fails.
     """
-    if reference.is_pinned and (known := cache.load(reference.name, str(reference.revision))) is not None:
+    if reference.is_pinned and (known := cache.known(reference)) is not None:
         return known
     info = _repo_info(reference, session)
-    cache.remember(info.repo_id, reference.revision, info.commit)
+    cache.remember(reference, info.repo_id, info.commit)
     if (known := cache.load(info.repo_id, info.commit)) is not None:
         return known
     contents = read_contents(_HubReader(info, session, on_main=reference.revision in (None, "main")))
@@ -108,29 +106,23 @@ class _HubReader:
     def headers_at_once(self, index: str) -> tuple[Json, Mapping[str, Json]] | None:
         """All headers in one request, where the Hub has it (``main`` only), and only if ``main`` is still the commit we read.
 
-        Any failure means the range reads instead: mirrors do not have this address.
+        Any failure means the range reads instead: mirrors do not have this address, and the quota of file reads is another one.
         """
         if not self._on_main:
             return None
-        wanted = Wanted(repo_id=self._info.repo_id, path=index)
+        url = api_url(self._info.repo_id, f"/safetensors-metadata/{quote(index)}")
         try:
             answer = self._session.get(
-                api_url(self._info.repo_id, f"/safetensors-metadata/{quote(index)}"),
-                wanted,
-                max_bytes=_MAX_SERVED_BYTES,
+                url, Wanted(repo_id=self._info.repo_id, path=index), max_bytes=_MAX_SERVED_BYTES, retries=0
             )
-            served = parse_object(answer.content, index) if answer.is_whole else {}
+            served = parse_object(answer.content, index, may_repeat_keys=False) if answer.is_whole else {}
+            headers, described = served.get("headers"), served.get("index")
+            if not isinstance(headers, dict) or not isinstance(described, dict):
+                return None
             commit = answer.headers.get("X-Repo-Commit") or self._commit_of_main()
-        except (MalformedFileError, NotFoundError, AccessError):
+        except HubauditError:
             return None
-        except NetworkError as error:
-            if error.kind == "rate_limit":
-                raise
-            return None
-        headers, described = served.get("headers"), served.get("index")
-        if commit != self._info.commit or not isinstance(headers, dict) or not isinstance(described, dict):
-            return None
-        return described.get("metadata"), headers
+        return (described.get("metadata"), headers) if commit == self._info.commit else None
 
     def _commit_of_main(self) -> Json:
         url = api_url(self._info.repo_id, "?expand[]=sha")
@@ -150,19 +142,21 @@ def _repo_info(reference: Reference, session: HubSession) -> _RepoInfo:
         info = parse_object(answer.content, "model info") if answer.is_whole else {}
     except MalformedFileError:
         info = {}
-    repo_id, commit = info.get("id"), info.get("sha")
     if info.get("disabled") is True:
-        raise AccessError(f"`{reference.name}` is disabled on the Hub")
-    if not isinstance(repo_id, str) or not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
+        raise disabled(reference.name)
+    repo_id, commit, siblings = info.get("id"), info.get("sha"), info.get("siblings")
+    is_named = isinstance(repo_id, str) and is_repo_id(repo_id)
+    is_pinned = isinstance(commit, str) and COMMIT.fullmatch(commit) is not None
+    if not is_named or not is_pinned or not isinstance(siblings, list):
         raise NetworkError(
-            f"{constants.ENDPOINT} does not answer like a Hub (asking about `{reference.name}`)",
+            f"{endpoint()} does not answer like a Hub (asked about `{reference.name}`)",
             hint="check HF_ENDPOINT, and the proxy between you and the Hub",
         )
     library = info.get("library_name")
     return _RepoInfo(
-        repo_id=repo_id,
-        commit=commit,
-        files=_listing(info.get("siblings")),
+        repo_id=str(repo_id),
+        commit=str(commit),
+        files=_listing(siblings),
         library_name=library if isinstance(library, str) else None,
         hub_parameters=_hub_parameters(info.get("safetensors")),
     )

@@ -16,8 +16,11 @@ from hubaudit.errors import NotFoundError, UsageError
 
 _HUB_HOSTS = {"huggingface.co", "www.huggingface.co", "hf.co"}
 _BUNDLE_SUFFIXES = (".json", ".json.gz")
+_HINT = "write `org/name`, `org/name@revision`, a huggingface.co URL, or the path of a local folder"
+_MAX_REVISION_CHARACTERS = 250
 _OTHER_KINDS = {"datasets", "spaces", "docs", "papers", "collections", "kernels", "buckets"}
-_COMMIT = re.compile(r"[0-9a-f]{40}")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+"""A commit in full, as the Hub and git write it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +34,7 @@ class Reference:
     @property
     def is_pinned(self) -> bool:
         """Whether the revision is a full commit, which no later push can change."""
-        return self.revision is not None and _COMMIT.fullmatch(self.revision) is not None
+        return self.revision is not None and COMMIT.fullmatch(self.revision) is not None
 
 
 def parse_reference(text: str, *, revision: str | None = None) -> Reference:
@@ -43,33 +46,44 @@ def parse_reference(text: str, *, revision: str | None = None) -> Reference:
         NotFoundError: it looks like a path, and nothing is there.
         UsageError: it can be none of these, or names two different revisions.
     """
-    path = Path(text).expanduser()
-    if "://" not in text and _exists(path):
+    if not text.strip():
+        raise UsageError("an empty name", hint=_HINT)
+    path = None if "://" in text else _existing(text)
+    if path is not None:
         return _local(path, text, revision)
     looks_local = text.startswith((".", "/", "~")) or text.endswith((*_BUNDLE_SUFFIXES, ".safetensors"))
     if looks_local and not _is_url(text):
-        raise NotFoundError(f"no such file or folder: {ascii(text)[1:-1]}")
+        raise NotFoundError(f"no such file or folder: {ascii(text[:1000])[1:-1]}", hint=_HINT)
     name, inline = _split_url(text) if _is_url(text) else _split_revision(text)
     if revision and inline and revision != inline:
         raise UsageError(
             f"two revisions for `{name}`: `{inline}` and `{revision}`",
             hint="give --revision or name@revision, not both",
         )
+    if not is_repo_id(name):
+        raise UsageError(f"not a repository id: {name[:200]!a}", hint=_HINT)
+    revision = revision or inline
+    if revision is not None and not (revision.isprintable() and len(revision) <= _MAX_REVISION_CHARACTERS):
+        raise UsageError(f"not a revision: {revision[:200]!a}", hint="give a branch, a tag or a commit")
+    return Reference(kind="hub", name=name, revision=revision)
+
+
+def is_repo_id(text: str) -> bool:
+    """Whether ``text`` can be a repository's id, and so part of addresses and of folder names."""
     try:
-        validate_repo_id(name)
+        validate_repo_id(text)
     except HFValidationError:
-        raise UsageError(
-            f"not a repository id: {name[:200]!a}",
-            hint="write `org/name`, `org/name@revision`, a huggingface.co URL, or the path of a local folder",
-        ) from None
-    return Reference(kind="hub", name=name, revision=revision or inline)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # too long, or holds a null byte: no path
         return False
+    return True
+
+
+def _existing(text: str) -> Path | None:
+    """The path that ``text`` is, where something lies there."""
+    try:
+        path = Path(text).expanduser()
+        return path if path.exists() else None
+    except (OSError, ValueError, RuntimeError):  # too long, a null byte in it, the home of nobody
+        return None
 
 
 def _local(path: Path, text: str, revision: str | None) -> Reference:
@@ -77,6 +91,8 @@ def _local(path: Path, text: str, revision: str | None) -> Reference:
         raise UsageError(f"`{text}` is local and has no revisions", hint="leave out --revision")
     if path.is_dir():
         return Reference(kind="folder", name=str(path))
+    if not path.is_file():
+        raise UsageError(f"`{text}` is neither a file nor a folder", hint=_HINT)
     if path.name.endswith(_BUNDLE_SUFFIXES):
         return Reference(kind="bundle", name=str(path))
     return Reference(kind="file", name=str(path))
@@ -90,14 +106,17 @@ def _is_url(text: str) -> bool:
 def _split_revision(text: str) -> tuple[str, str | None]:
     name, at, revision = text.partition("@")
     if at and not revision:
-        raise UsageError(f"no revision after `@` in {text[:200]!a}")
+        raise UsageError(f"no revision after `@` in {text[:200]!a}", hint="give a branch, a tag or a commit")
     return name, revision or None
 
 
 def _split_url(text: str) -> tuple[str, str | None]:
     if text.startswith("hf://"):
         return _split_revision(text.removeprefix("hf://").removeprefix("models/"))
-    parts = urlsplit(text if "://" in text else f"https://{text}")
+    try:
+        parts = urlsplit(text if "://" in text else f"https://{text}")
+    except ValueError:
+        raise UsageError(f"not a URL: {text[:200]!a}", hint=_HINT) from None
     endpoint = urlsplit(constants.ENDPOINT)
     known = parts.netloc.lower() in _HUB_HOSTS or (
         parts.netloc == endpoint.netloc and parts.scheme in ("http", "https")
@@ -114,7 +133,7 @@ def _split_url(text: str) -> tuple[str, str | None]:
     if pieces[:1] == ["models"]:
         pieces = pieces[1:]
     if not pieces or pieces[0] in _OTHER_KINDS:
-        raise UsageError(f"not the URL of a model: {text[:200]!a}")
+        raise UsageError(f"not the URL of a model: {text[:200]!a}", hint=_HINT)
     for at, piece in enumerate(pieces):
         if piece in ("tree", "blob", "resolve", "raw", "commit") and at in (1, 2):
             return "/".join(pieces[:at]), _revision_of(pieces[at + 1 :])

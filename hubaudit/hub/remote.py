@@ -9,7 +9,8 @@ from hubaudit.errors import NetworkError
 from hubaudit.hub.session import Answer, HubSession, Wanted, file_url
 
 _CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
-_READ_THROUGH_BYTES = 4 * 1024 * 1024
+#: How much of a file is read and dropped to get at a part of it, where the server does not know ranges.
+_SKIP_BYTES = 4 * 1024 * 1024
 
 
 class RemoteFile:
@@ -48,7 +49,7 @@ class RemoteFile:
         answer = self._session.get(
             self._url,
             self._wanted,
-            max_bytes=length if offset == 0 else max(length, _READ_THROUGH_BYTES),
+            max_bytes=offset + length if offset <= _SKIP_BYTES else length,
             byte_range=(offset, length),
             with_token=self._with_token,
         )

@@ -1,37 +1,53 @@
-"""One bounded request to the Hub: huggingface_hub's client, auth and retries, plus the limits that its helpers leave open.
+"""One bounded question to the Hub: huggingface_hub's connections, headers and token, with the limits that its helpers leave open.
 
-What is added, and why (each seen with huggingface_hub 2.4): a 429 is waited out only where the wait is short, because the quota's
-window is five minutes; a body is read as a stream and dropped at a limit, because a server that ignores Range would send the whole
-weight file; a request has a total deadline, because a byte a second never runs into a read timeout; a body that breaks off is asked
-for again, because the library retries only until the answer starts.
+What is added to its own retry loop, and why (each seen with huggingface_hub 2.4): a 429 or a Retry-After is waited out only where the
+wait is short, because the quota's window is five minutes; a body, a redirect's too, is read as a stream and dropped at a limit, because
+a server that ignores Range would send the whole weight file; a question has a total deadline, because a byte a second never runs into a
+read timeout; a body that breaks off is asked for again, because the library retries only until the answer starts; and a refused
+connection does not close the connections of the requests beside it.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx2
 from huggingface_hub import constants
-from huggingface_hub.utils import build_hf_headers, hf_raise_for_status, http_stream_backoff
-from huggingface_hub.utils import logging as hub_logging
-from huggingface_hub.utils._http import parse_ratelimit_headers
+from huggingface_hub.utils import build_hf_headers, get_session
 
 from hubaudit._version import __version__
-from hubaudit.errors import RateLimitError
+from hubaudit.errors import AccessError, UsageError
+from hubaudit.hub.deadline import call_within
 from hubaudit.hub.failures import explain
+from hubaudit.hub.quota import asked_wait_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SERVER_FAULTS = (408, 500, 502, 503, 504)
+_PASSING_STATUSES = (408, 429, 500, 502, 503, 504)
+_PASSING_ERRORS = (
+    httpx2.TimeoutException,
+    httpx2.NetworkError,
+    httpx2.RemoteProtocolError,
+    httpx2.ProxyError,
+    httpx2.DecodingError,
+)
+_MAX_REDIRECTS = 20
+_MAX_REDIRECT_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long to wait for the Hub, in seconds, and how often to ask again."""
+    """How long to wait for the Hub, in seconds, and how often to ask again.
+
+    ``answer_seconds`` bounds one question, its redirects and repetitions included. Waits between repetitions come on top: those that the
+    Hub asks for, if they are no longer than ``rate_limit_seconds``, else ``first_wait_seconds`` and twice as long each time.
+    """
 
     retries: int = 3
     first_wait_seconds: float = 0.5
@@ -58,14 +74,23 @@ class Answer:
     is_whole: bool
     url: str
 
+    @property
+    def is_good(self) -> bool:
+        """Whether this is what was asked for, and no refusal."""
+        return self.status in (200, 206)
+
 
 class HubSession:
-    """Requests to the Hub that ``HF_ENDPOINT`` names, with the token that huggingface_hub finds, or the one given."""
+    """Questions to the Hub that ``HF_ENDPOINT`` names, with the token that huggingface_hub finds, or the one given."""
 
     def __init__(self, *, token: str | None = None, patience: Patience | None = None) -> None:
-        hub_logging.set_verbosity_error()  # type: ignore[no-untyped-call] # the library warns about each retry; we say once, at the end, what went wrong
+        if urlsplit(constants.ENDPOINT).scheme not in ("http", "https") or not urlsplit(constants.ENDPOINT).hostname:
+            raise UsageError(
+                f"HF_ENDPOINT is not the address of a Hub: `{constants.ENDPOINT}`",
+                hint="write it with its scheme, as https://huggingface.co",
+            )
         self.patience = patience or Patience()
-        self._headers = build_hf_headers(token=token, library_name="hubaudit", library_version=__version__)
+        self._headers = _headers(token)
 
     def get(
         self,
@@ -75,8 +100,11 @@ class HubSession:
         max_bytes: int,
         byte_range: tuple[int, int] | None = None,
         with_token: bool = True,
+        retries: int | None = None,
     ) -> Answer:
         """Ask for ``url``, or for the range (offset, length) of it, and read no more than ``max_bytes`` of the answer.
+
+        ``retries`` is for a question that there is another way to ask; by default, as often as ``patience`` says.
 
         Raises:
             HubauditError: every failure, in the words of ``wanted``.
@@ -85,95 +113,109 @@ class HubSession:
         if byte_range is not None:
             offset, length = byte_range
             headers |= {"Range": f"bytes={offset}-{offset + length - 1}", "Accept-Encoding": "identity"}
-        for attempt in range(self.patience.retries + 1):
-            is_last = attempt == self.patience.retries
-            try:
-                answer = self._stream(url, headers, max_bytes)
-            except _BrokenBodyError as broken:
-                if is_last:
-                    raise _explained(broken.cause, wanted) from None
-                time.sleep(self.patience.first_wait_seconds * 2**attempt)
-                continue
-            except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
-                raise _explained(error, wanted) from None
-            if answer.status != 429:
-                return answer
-            time.sleep(self._quota_wait(answer.headers, wanted, is_last=is_last))
-        raise AssertionError("the last attempt returns or raises")
+        retries = self.patience.retries if retries is None else retries
+        deadline = time.monotonic() + self.patience.answer_seconds
+        attempt = 0
+        while True:
+            outcome = _attempt(url, headers, max_bytes, deadline)
+            if isinstance(outcome, Answer) and outcome.is_good:
+                return outcome
+            wait = self._wait_after(outcome, attempt)
+            if wait is None or attempt >= retries or time.monotonic() >= deadline:
+                raise explain(outcome, repo_id=wanted.repo_id, revision=wanted.revision, path=wanted.path)
+            time.sleep(wait)
+            deadline += wait
+            attempt += 1
 
-    def _stream(self, url: str, headers: dict[str, str], max_bytes: int) -> Answer:
-        with http_stream_backoff(
-            "GET",
-            url,
-            headers=headers,
-            timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT,
-            max_retries=self.patience.retries,
-            base_wait_time=self.patience.first_wait_seconds,
-            retry_on_status_codes=_SERVER_FAULTS,
-        ) as response:
-            if response.status_code >= 400:
-                if response.status_code != 429:
-                    hf_raise_for_status(_without_body(response))
-                return _answer(response, b"", is_whole=True)
-            deadline = time.monotonic() + self.patience.answer_seconds
-            content, is_whole = _read(response, max_bytes, deadline)
-            return _answer(response, content, is_whole=is_whole)
-
-    def _quota_wait(self, headers: Mapping[str, str], wanted: Wanted, *, is_last: bool) -> float:
-        """Seconds until the quota is renewed, or an error where that is too long to sit and wait for."""
-        limit = parse_ratelimit_headers(headers)
-        retry_after = headers.get("Retry-After", "")
-        seconds = limit.reset_in_seconds if limit else int(retry_after) if retry_after.isdigit() else None
-        if is_last or (seconds is not None and seconds > self.patience.rate_limit_seconds):
-            when = f"in {seconds} seconds" if seconds is not None else "in a few minutes"
-            raise RateLimitError(
-                f"the Hub's rate limit is used up (asking for {wanted.path or 'the repository'} of `{wanted.repo_id}`)",
-                hint=f"try again {when}; a login (`hf auth login` or HF_TOKEN) has a higher quota",
-            )
-        return self.patience.first_wait_seconds if seconds is None else float(seconds)
+    def _wait_after(self, outcome: Answer | Exception, attempt: int) -> float | None:
+        """Seconds after which a failed question is worth asking again; ``None`` where it is not, or not soon."""
+        backoff = self.patience.first_wait_seconds * float(2**attempt)
+        if isinstance(outcome, Exception):
+            return backoff if isinstance(outcome, _PASSING_ERRORS) else None
+        if outcome.status not in _PASSING_STATUSES:
+            return None
+        asked = asked_wait_seconds(outcome.status, outcome.headers)
+        if asked is None:
+            return backoff
+        return max(float(asked), backoff) if asked <= self.patience.rate_limit_seconds else None
 
 
-class _BrokenBodyError(Exception):
-    """The answer started well and broke off: worth asking again."""
+def _attempt(url: str, headers: dict[str, str], max_bytes: int, deadline: float) -> Answer | Exception:
+    """One question, once: the answer, or what kept it from coming."""
+    try:
+        return call_within(deadline - time.monotonic(), partial(_ask, url, headers, max_bytes, deadline))
+    except TimeoutError:
+        return httpx2.ReadTimeout("the answer came too slowly", request=httpx2.Request("GET", url))
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
+        return error
 
-    def __init__(self, cause: httpx2.HTTPError) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
+
+def _headers(token: str | None) -> dict[str, str]:
+    try:
+        headers = build_hf_headers(token=token, library_name="hubaudit", library_version=__version__)
+    except (OSError, ValueError) as error:
+        raise AccessError(f"the Hub token cannot be read: {error}", hint="log in with `hf auth login`") from None
+    if not all(" " <= character <= "~" for character in headers.get("authorization", "")):
+        raise AccessError(
+            "the Hub token holds characters that no token has",
+            hint="check --token or HF_TOKEN, or log in again with `hf auth login`",
+        )
+    return headers
+
+
+def _ask(url: str, headers: dict[str, str], max_bytes: int, deadline: float) -> Answer:
+    """One question, once, through its redirects. The token stays behind where one leads to another host: httpx2 sees to that."""
+    client = _client()
+    seconds = max(0.001, min(float(constants.HF_HUB_DOWNLOAD_TIMEOUT), deadline - time.monotonic()))
+    try:
+        request = client.build_request("GET", url, headers=headers, timeout=seconds)
+        for _ in range(_MAX_REDIRECTS + 1):
+            response = client.send(request, stream=True, follow_redirects=False)
+            with closing(response):
+                if response.next_request is None:
+                    return _answer(response, max_bytes, deadline)
+                _read(
+                    response, _MAX_REDIRECT_BYTES, deadline
+                )  # a body read to its end leaves the connection for the next
+            request = response.next_request
+    except RuntimeError:
+        if not client.is_closed:
+            raise
+        raise httpx2.CloseError("the connections were closed by another user of huggingface_hub") from None
+    raise httpx2.TooManyRedirects(f"more than {_MAX_REDIRECTS} redirects", request=request)
+
+
+def _client() -> httpx2.Client:
+    try:
+        return get_session()
+    except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:
+        raise UsageError(
+            f"no connection can be set up: {error}",
+            hint="check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR",
+        ) from None
+
+
+def _answer(response: httpx2.Response, max_bytes: int, deadline: float) -> Answer:
+    """The end of the redirects. What a refusal says stands in its headers; its body may be endless, and is left."""
+    answer = Answer(
+        status=response.status_code, headers=response.headers, content=b"", is_whole=False, url=str(response.url)
+    )
+    if not answer.is_good:
+        return answer
+    content, is_whole = _read(response, max_bytes, deadline)
+    return replace(answer, content=content, is_whole=is_whole)
 
 
 def _read(response: httpx2.Response, max_bytes: int, deadline: float) -> tuple[bytes, bool]:
-    """At most ``max_bytes`` of the body, and whether that is all of it. What breaks it off is wrapped, out of the library's sight."""
+    """At most ``max_bytes`` of the body, and whether that is all of it."""
     content = bytearray()
-    try:
-        for chunk in response.iter_bytes():
-            content += chunk
-            if len(content) > max_bytes:
-                return bytes(content[:max_bytes]), False
-            if time.monotonic() > deadline:
-                raise _BrokenBodyError(httpx2.ReadTimeout("the answer came too slowly"))
-    except httpx2.HTTPError as error:
-        raise _BrokenBodyError(error) from None
+    for chunk in response.iter_bytes():
+        content += chunk
+        if len(content) > max_bytes:
+            return bytes(content[:max_bytes]), False
+        if time.monotonic() > deadline:
+            raise httpx2.ReadTimeout("the answer came too slowly", request=response.request)
     return bytes(content), True
-
-
-def _without_body(response: httpx2.Response) -> httpx2.Response:
-    """The same answer with an empty body: its headers name the error, and an error's body may be endless."""
-    kept = {
-        name: value
-        for name, value in response.headers.items()
-        if not name.lower().startswith(("content-", "transfer-"))
-    }
-    return httpx2.Response(response.status_code, headers=kept, request=response.request)
-
-
-def _answer(response: httpx2.Response, content: bytes, *, is_whole: bool) -> Answer:
-    return Answer(
-        status=response.status_code, headers=response.headers, content=content, is_whole=is_whole, url=str(response.url)
-    )
-
-
-def _explained(error: Exception, wanted: Wanted) -> Exception:
-    return explain(error, repo_id=wanted.repo_id, revision=wanted.revision, path=wanted.path)
 
 
 def api_url(repo_id: str, tail: str = "") -> str:
