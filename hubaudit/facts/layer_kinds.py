@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hubaudit.data import table
+from hubaudit.data.dtypes import dtype_named
+from hubaudit.facts.layer_plan_formula import NotKnownError
 from hubaudit.types import CacheTensor
 
 if TYPE_CHECKING:
@@ -36,5 +38,14 @@ def _tensor(row: Mapping[str, Any], scope: Scope) -> CacheTensor:
         tokens_per_entry=scope.count(row["tokens_per_entry"]) if "tokens_per_entry" in row else 1,
         unfinished=row.get("unfinished", False),
         grows_with=row.get("grows_with", "tokens"),
-        dtype=scope.evaluate(row["dtype"]) if "dtype" in row else None,
+        dtype=_dtype(row["dtype"], scope) if "dtype" in row else None,
     )
+
+
+def _dtype(formula: str, scope: Scope) -> str | None:
+    """The table's name of a dtype that a configuration may spell; ``None`` where it is the cache's."""
+    said = scope.evaluate(formula)
+    named = dtype_named(said) if isinstance(said, str) else None
+    if said is not None and named is None:
+        raise NotKnownError(f"the dtype of a state is {ascii(said)[:60]}, which is none")
+    return named
