@@ -127,15 +127,15 @@ def _given(scope: Scope, node: ast.expr) -> bool:
     return found.says(name) and found.get(name).value is not None
 
 
-def _labels(scope: Scope) -> int:
-    """How many classes a classification head has: PreTrainedConfig counts ``id2label``, else ``num_labels``, else 2."""
+def _labels(scope: Scope, otherwise: Value = 2) -> Value:
+    """How many classes a classification head has: PreTrainedConfig counts ``id2label``, else takes ``num_labels``, else ``otherwise``."""
     named = scope.reader.get("id2label").value
     if isinstance(named, Mapping):
         scope.read["id2label"] = scope.reader.get("id2label").where
         return len(named)
     counted = scope.reader.integer("num_labels")
     scope.read["num_labels"] = counted.where if counted.value is not None else "default:PreTrainedConfig"
-    return 2 if counted.value is None else counted.value
+    return otherwise if counted.value is None else counted.value
 
 
 def _first(*values: Value) -> Value:
@@ -264,7 +264,8 @@ def _call(node: ast.Call) -> Expression:
         raise ValueError(f"not understood in a table: {ast.unparse(node)!r}")
     name = node.func.id
     if name == "labels":
-        return _labels
+        otherwise = [_compile(argument) for argument in node.args]
+        return lambda scope: _labels(scope, *(value(scope) for value in otherwise))
     if name == "given":
         (argument,) = node.args
         return lambda scope: _given(scope, argument)

@@ -9,7 +9,7 @@ A layout is a list of lines, read in order::
 
 ``require condition`` stops where a value is not one that the layout describes. ``name: what(...) when condition`` puts a module under a name: one of ``LEAVES`` (with its parameters), another block of the tables, or
 ``section(vision_config)``, the model that a nested configuration describes. An empty name puts a block's lines in place. ``{i < n}`` in a
-name repeats the line for every i. A block sees what its caller bound, then its own ``options``, then the configuration.
+name repeats the line for every i; ``$base`` in a name is what ``base`` is bound to. A block sees what its caller bound, then its own ``options``, then the configuration.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 MOST_PARTS: Final = 1_000_000
 MOST_LAYERS: Final = 100_000
 _DEEPEST: Final = 40
+_BOUND = re.compile(r"\$(\w+)")
 _REPEAT = re.compile(r"\{(\w+) < ([^}]*)\}")
 
 
@@ -223,6 +224,7 @@ class Expansion:
         self._depth -= 1
 
     def _item(self, item: Item, name: str, scope: Scope, prefix: str) -> None:
+        name = _BOUND.sub(lambda found: str(scope.value(found[1])), name)
         repeat = _REPEAT.search(name)
         if repeat is None:
             if item.condition is None or item.condition(scope):
