@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -53,9 +53,11 @@ class Sourced(Generic[T_co]):
 # --- what was read -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class TensorInfo:
-    """One tensor as a weight file declares it: dtype in the file's own spelling, shape in elements, bytes it fills there."""
+class TensorInfo(NamedTuple):
+    """One tensor as a weight file declares it: dtype in the file's own spelling, shape in elements, bytes it fills there.
+
+    A tuple, because a large model has 100,000 of them and a frozen dataclass takes four times as long to make.
+    """
 
     name: str
     dtype: str
@@ -125,9 +127,11 @@ class TensorGroup:
     """Tensors of one role, shape and dtype whose names differ in their numbers only: ``model.layers.*.mlp.up_proj.weight``.
 
     ``shape`` is the stored one; ``parameters`` counts logical parameters of the whole group (packed containers unpacked, 0 for
-    scales and quantization statistics). ``kind`` is what a runtime makes of it: ``linear``, ``conv1d``, ``embedding``, ``norm``,
-    ``bias``, ``experts`` (3-D), ``conv``, ``buffer``, ``scale`` or ``other``. ``extra`` names why a runtime does not build it
-    (``"mtp"``, ``"tied head"``, ``"buffer"``), ``None`` where it does.
+    scales and quantization statistics), ``None`` where a packing is not understood. ``logical_shape`` is one weight's own shape where
+    it is packed and the packing tells, ``bits`` the width of one value of a quantized weight (``None`` for all else). ``kind`` is
+    what a runtime makes of it: ``linear``, ``conv1d``, ``embedding``, ``norm``, ``bias``, ``experts`` (3-D), ``conv``, ``buffer``,
+    ``scale`` or ``other``. ``extra`` names why a runtime does not build it (``"mtp"``, ``"tied head"``, ``"buffer"``, ``"quantization
+    state"``), ``None`` where it does.
     """
 
     pattern: str
@@ -136,9 +140,11 @@ class TensorGroup:
     dtype: str
     shape: tuple[int, ...]
     count: int
-    parameters: int
+    parameters: int | None
     stored_bytes: int
     extra: str | None = None
+    logical_shape: tuple[int, ...] | None = None
+    bits: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,11 +167,19 @@ class ParameterCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantization:
-    """How the stored weights are quantized: the method's name, its bits (``None`` where they differ by module), where it was read."""
+    """How the stored weights are quantized: the method's name, its bits (``None`` where they differ by module), where it was read.
+
+    ``stored_elements`` are those of all tensors in the files, which are fewer than the parameters where several values share a
+    container; ``scale_elements`` and ``scale_bytes`` are what scales, zeros, statistics and orders take of them. ``None`` where no
+    weights were read.
+    """
 
     method: str
     bits: int | None
     where: str
+    stored_elements: int | None = None
+    scale_elements: int | None = None
+    scale_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,11 +288,16 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hardware:
-    """An accelerator: what one process can really use of it, in bytes, and how many there are."""
+    """An accelerator: what one process can really use of it, in bytes, and how many there are.
+
+    ``usable_source`` says whose word that is: of a process on such a card (``process``), of nvidia-smi (``driver``), of a rule that
+    measured machines follow (``rule``), of the box (``marketing``), of the user (``given``), or of this machine (``this machine``).
+    """
 
     name: str
     usable_bytes: int
     count: int = 1
+    usable_source: str = "given"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -345,13 +364,24 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """An estimate against hardware."""
+    """An estimate against hardware, one process on one device.
+
+    ``fits``: the whole band does; ``tight``: the estimate does, its upper end does not; ``no``: the estimate does not; ``unknown``: no
+    answer can be given, and ``reason`` says why. ``headroom_bytes`` is what one device has left beside the estimate, negative where it
+    lacks so much. ``max_batch`` and ``max_context`` (prompt and new tokens) are the largest that fit, each with the rest of the workload
+    as asked, 0 where none does and ``None`` where there is no limit or it cannot be known. ``best_precision`` is the one nearest to the
+    model's own that fits, ``None`` where none does. ``min_devices`` is a lower bound on the devices needed, as if all but the overheads
+    of a process could be split evenly; ``None`` where no number is enough.
+    """
 
     hardware: Hardware
-    verdict: Literal["fits", "tight", "no"]
+    verdict: Literal["fits", "tight", "no", "unknown"]
     headroom_bytes: int
     max_batch: int | None
     max_context: int | None
+    best_precision: str | None = None
+    min_devices: int | None = None
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 MAX_HEADER_BYTES = 100_000_000  # the reference implementation's MAX_HEADER_SIZE
 FIRST_READ_BYTES = 32 * 1024  # holds the whole header of almost every one-file model, so one range request is enough
 _MAX_DIMENSIONS = 64
+_LEAST_ENTRY_BYTES = len('"":{"dtype":"U8","shape":[],"data_offsets":[0,0]}')
+_OVER_COUNT = 2**63
 _ENTRY_KEYS = frozenset({"dtype", "shape", "data_offsets"})
 
 
@@ -62,12 +64,9 @@ def check_header(
     Raises:
         MalformedFileError: an entry is not what the format says, or the tensors do not fill the data exactly.
     """
-    widths = bits_of()
-    spans = []
-    for name, entry in header.items():
-        if name != "__metadata__":
-            spans.append(_entry(name, entry, path, widths))
-    spans.sort(key=lambda span: span[:2])
+    shapes = _Shapes(path)
+    spans = [_entry(name, entry, path, shapes) for name, entry in header.items() if name != "__metadata__"]
+    spans.sort()
     filled = 0
     for start, end, tensor in spans:
         if start != filled:
@@ -95,8 +94,7 @@ def read_served_header(header: Mapping[str, Json], path: str, *, size_bytes: int
     tensors, metadata = check_header(header, path, data_bytes=None)
     data_bytes = sum(tensor.stored_bytes for tensor in tensors)
     if size_bytes is not None:
-        text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
-        least = 8 + len(text) + data_bytes
+        least = 8 + len("{}") + sum(map(len, header)) + _LEAST_ENTRY_BYTES * len(tensors) + data_bytes
         if size_bytes < least:
             raise MalformedFileError(
                 path, f"the file is cut off: header and tensors need {least} bytes, the file has {size_bytes}"
@@ -145,31 +143,50 @@ def _no_number(constant: str) -> Json:
     raise ValueError(f"{constant} is no JSON")
 
 
-def _entry(name: str, entry: Json, path: str, widths: Mapping[str, int]) -> tuple[int, int, TensorInfo]:
+def _entry(name: str, entry: Json, path: str, shapes: _Shapes) -> tuple[int, int, TensorInfo]:
     if not isinstance(entry, dict) or not entry.keys() >= _ENTRY_KEYS:
         raise MalformedFileError(path, f"tensor {shown(name)} does not have dtype, shape and data_offsets")
-    if not _is_unicode(name):
+    if not name.isascii() and not _is_unicode(name):
         raise MalformedFileError(path, f"tensor {shown(name)} has a name that is no Unicode")
-    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in widths:
-        raise MalformedFileError(path, f"tensor {shown(name)} has the unknown dtype {shown(dtype)}")
-    if not _counts(shape) or len(shape) > _MAX_DIMENSIONS:
-        raise MalformedFileError(path, f"tensor {shown(name)} has the impossible shape {shown(shape)}")
+    offsets = entry["data_offsets"]
     if not _counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise MalformedFileError(path, f"tensor {shown(name)} has the impossible data_offsets {shown(offsets)}")
     start, end = offsets
-    bits = widths[dtype] * prod(shape)
+    dtype, shape, bits = shapes.checked(name, entry["dtype"], entry["shape"])
     if bits != 8 * (end - start):
         needed = f"{shown(bits // 8)} bytes" if bits % 8 == 0 else f"{shown(bits)} bits, no whole number of bytes,"
         raise MalformedFileError(
-            path, f"tensor {shown(name)} of {dtype} {shown(shape)} needs {needed} but has {end - start}"
+            path, f"tensor {shown(name)} of {dtype} {shown(list(shape))} needs {needed} but has {end - start}"
         )
-    return start, end, TensorInfo(name, dtype, tuple(shape), end - start)
+    return start, end, TensorInfo(name, dtype, shape, end - start)
+
+
+class _Shapes:
+    """Dtypes with shapes: the layers of a model repeat a few of them thousands of times, so one tuple serves for all."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._widths = bits_of()
+        self._known: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...], int]] = {}
+
+    def checked(self, name: str, dtype: Json, shape: Json) -> tuple[str, tuple[int, ...], int]:
+        """The dtype, the shape and the bits that the two need."""
+        if not isinstance(dtype, str) or dtype not in self._widths:
+            raise MalformedFileError(self._path, f"tensor {shown(name)} has the unknown dtype {shown(dtype)}")
+        if not _counts(shape) or len(shape) > _MAX_DIMENSIONS:
+            raise MalformedFileError(self._path, f"tensor {shown(name)} has the impossible shape {shown(shape)}")
+        key = (dtype, tuple(shape))
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = (*key, self._widths[dtype] * prod(shape))
+        return known
 
 
 def _counts(value: Json) -> TypeGuard[list[int]]:
     """Whether ``value`` is a list of non-negative integers that fit in 64 bits (``True`` is not an integer here)."""
-    return isinstance(value, list) and all(type(item) is int and 0 <= item < 2**63 for item in value)
+    if not isinstance(value, list):
+        return False
+    return all(not (type(item) is not int or not 0 <= item < _OVER_COUNT) for item in value)
 
 
 def _metadata(value: Json, path: str) -> dict[str, Json]:

@@ -14,6 +14,7 @@ from hubaudit.formats.documents import is_repo_path, parse_object
 from hubaudit.types import ReadProblem, RepoFile, RepoSnapshot, TensorInfo, WeightFile, WeightIndex
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from hubaudit.types import Source
@@ -94,7 +95,7 @@ def _to_json(snapshot: RepoSnapshot) -> dict[str, Any]:
                 "size_bytes": file.size_bytes,
                 "format": file.format,
                 "metadata": dict(file.metadata),
-                "tensors": [[tensor.name, tensor.dtype, tensor.shape, tensor.stored_bytes] for tensor in file.tensors],
+                "tensors": file.tensors,
             }
             for file in snapshot.weights
         ],
@@ -139,12 +140,17 @@ def _weight_file(file: dict[str, Any]) -> WeightFile:
         path=_path(file["path"]),
         size_bytes=_size_or_none(file["size_bytes"]),
         format=_text(file["format"]),
-        tensors=tuple(
-            TensorInfo(_text(name), _text(dtype), tuple(_size(dim) for dim in shape), _size(stored))
-            for name, dtype, shape, stored in file["tensors"]
-        ),
+        tensors=tuple(_tensors(file["tensors"])),
         metadata=_object(file["metadata"]),
     )
+
+
+def _tensors(rows: list[Any]) -> Iterator[TensorInfo]:
+    """Each row checked; equal shapes share one tuple, for the layers of a model repeat a few of them."""
+    shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for name, dtype, dimensions, stored in rows:
+        shape = tuple([_size(dimension) for dimension in dimensions])
+        yield TensorInfo(_text(name), _text(dtype), shapes.setdefault(shape, shape), _size(stored))
 
 
 def _text(value: object) -> str:
