@@ -94,6 +94,24 @@ class WeightIndex:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WeightSet:
+    """One whole set of weights as a loader takes it: a file, or files that belong together.
+
+    ``variant`` is what its name adds to that of its twins: ``"fp16"``, or for GGUF the quantization, ``"Q4_K_M"``. ``size_bytes`` is ``None``
+    where the listing does not say. ``index`` is the ``*.index.json`` that has the last word on ``files``, ``missing`` are shards that the
+    names of the others promise and the listing lacks. ``note`` says what else there is to know of it.
+    """
+
+    format: str
+    files: tuple[str, ...]
+    size_bytes: int | None = None
+    variant: str | None = None
+    index: str | None = None
+    missing: tuple[str, ...] = ()
+    note: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadProblem:
     """A file that the repository names and that could not be used, and why, in one line."""
 
@@ -103,7 +121,11 @@ class ReadProblem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepoSnapshot:
-    """All that an audit read of one repository at one commit: enough to replay the audit offline."""
+    """All that an audit read of one repository at one commit: enough to replay the audit offline.
+
+    ``chosen`` are the weights that were read, one set for each part of a pipeline; ``others`` those that were not, because they are the same
+    weights another way, or no part of the model. ``base`` is the model that an adapter is for.
+    """
 
     repo_id: str
     revision: str | None
@@ -117,6 +139,9 @@ class RepoSnapshot:
     library_name: str | None = None
     hub_parameters: Mapping[str, int] | None = None
     problems: tuple[ReadProblem, ...] = ()
+    chosen: tuple[WeightSet, ...] = ()
+    others: tuple[WeightSet, ...] = ()
+    base: RepoSnapshot | None = None
 
 
 # --- what it means -------------------------------------------------------------------------------------------------------
@@ -236,7 +261,12 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """What the model is. A fact that no witness gives is ``Sourced(value=None, where=<reason>)``."""
+    """What the model is. A fact that no witness gives is ``Sourced(value=None, where=<reason>)``.
+
+    ``file_bytes`` is what lies on disk, ``stored_bytes`` its tensors' part, ``resident_bytes`` what the weights take when they are loaded with
+    no dtype asked for. A pipeline, a model of several modules and an adapter with its base have ``components`` with a ``name`` each; their
+    own counts are the sums. ``format`` is that of the weights that were read; ``chosen`` and ``other_weights`` are the snapshot's.
+    """
 
     library: str | None
     model_type: str | None
@@ -264,6 +294,12 @@ class ModelFacts:
     disagreements: tuple[Disagreement, ...] = ()
     missing: tuple[str, ...] = ()
     components: tuple[ModelFacts, ...] = ()
+    name: str | None = None
+    format: str | None = None
+    num_classes: Sourced[int] | None = None
+    resident_bytes: int | None = None
+    chosen: tuple[WeightSet, ...] = ()
+    other_weights: tuple[WeightSet, ...] = ()
 
 
 # --- what is asked, and what it takes --------------------------------------------------------------------------------------
