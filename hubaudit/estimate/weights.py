@@ -94,7 +94,7 @@ def _int8_inputs(converted: list[TensorGroup]) -> dict[str, Input]:
 
 def _four_bit_inputs(converted: list[TensorGroup]) -> dict[str, Input]:
     where = "shapes of the linear layers"
-    sizes = [(group.count, group.parameters // group.count) for group in converted]
+    sizes = [(group.count, (group.parameters or 0) // group.count) for group in converted]
     return {
         "packed_bytes": given(sum(count * -(-size // 2) for count, size in sizes), where),
         "absmax_blocks": given(
@@ -125,7 +125,7 @@ def _kept_in_float32(facts: ModelFacts, dtype: str) -> Callable[[TensorGroup], b
 
 
 def _parameters(groups: Iterable[TensorGroup]) -> int:
-    return sum(group.parameters for group in groups)
+    return sum(group.parameters or 0 for group in groups)
 
 
 def _stored(groups: Iterable[TensorGroup]) -> int:

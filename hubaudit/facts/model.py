@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from hubaudit.errors import CannotAuditError
@@ -10,7 +11,9 @@ from hubaudit.facts.config_reader import ConfigReader
 from hubaudit.facts.geometry import Geometry, geometry_of, no_config
 from hubaudit.facts.headers import HeaderFacts, header_facts
 from hubaudit.facts.layer_plan import plan_layers
+from hubaudit.facts.packing import unpacker
 from hubaudit.facts.plan_from_headers import plan_from_headers
+from hubaudit.facts.quantization import Scheme, scheme_of
 from hubaudit.facts.skeleton import skeleton
 from hubaudit.facts.tensors import count_parameters, group_tensors
 from hubaudit.facts.witnesses import hear, index_disagreements
@@ -24,8 +27,6 @@ if TYPE_CHECKING:
 _MAIN_CONFIG = "config.json"
 _GENERATES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 _HEADED = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForMaskedLM", "ForSeq2SeqLM")
-#: Quantized checkpoints whose weights keep their own shapes, so that elements are parameters (scales apart).
-_SHAPE_KEEPING = ("fp8", "fbgemm_fp8")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,7 @@ class _Weights:
     groups: tuple[TensorGroup, ...]
     are_stored: bool
     where: str
+    scheme: Scheme | None
 
 
 def understand(snapshot: RepoSnapshot) -> ModelFacts:
@@ -52,7 +54,7 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
     architecture = _architecture(config)
     has_head = architecture is not None and architecture.endswith(_HEADED)
     weights, headers = _weights(snapshot, said, reader)
-    quantization = _quantization(config)
+    quantization = _quantization(weights)
     testimony = hear(
         said,
         headers,
@@ -62,7 +64,7 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
         is_quantized=quantization is not None,
     )
     plan, plan_reason = plan_from_headers(headers) if reader is None else plan_layers(reader)
-    parameters, parameters_reason = _parameters(weights, said, quantization)
+    parameters, parameters_reason = _parameters(weights, said)
     shape = {field.name: getattr(testimony.geometry, field.name) for field in fields(Geometry)}
     del shape["is_encoder_decoder"], shape["extra_layers"]
     return ModelFacts(
@@ -86,18 +88,16 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
 
 def _weights(snapshot: RepoSnapshot, said: Geometry, reader: ConfigReader | None) -> tuple[_Weights, HeaderFacts]:
     tensors = [tensor for file in snapshot.weights for tensor in file.tensors]
-    groups = group_tensors(tensors, extra_of=_extra_of(said))
+    declared = scheme_of(snapshot.configs)
+    scheme, held_by = unpacker(tensors, declared, [file.metadata for file in snapshot.weights])
+    groups = group_tensors(tensors, extra_of=_extra_of(said), held_by=held_by)
     headers = header_facts(groups)
     if tensors or reader is None:
-        return _Weights(
-            groups=_mark_second_head(groups, said, headers), are_stored=True, where="header:all tensors"
-        ), headers
+        groups = _mark_second_head(groups, said, headers)
+        return _Weights(groups=groups, are_stored=True, where="header:all tensors", scheme=scheme), headers
     implied, reason = skeleton(reader)
-    if implied is None:
-        return _Weights(groups=(), are_stored=False, where=reason or "the config implies no tensors"), headers
-    return _Weights(
-        groups=group_tensors(implied), are_stored=False, where="rule:the tensors that the config implies"
-    ), headers
+    where = reason or "the config implies no tensors" if implied is None else "rule:the tensors that the config implies"
+    return _Weights(groups=group_tensors(implied or ()), are_stored=False, where=where, scheme=declared), headers
 
 
 def _extra_of(said: Geometry) -> Callable[[str], str | None]:
@@ -124,13 +124,12 @@ def _mark_second_head(groups: tuple[TensorGroup, ...], said: Geometry, headers: 
     return tuple(replace(group, extra="tied head") if group is headers.head else group for group in groups)
 
 
-def _parameters(
-    weights: _Weights, said: Geometry, quantization: Quantization | None
-) -> tuple[ParameterCount | None, str | None]:
+def _parameters(weights: _Weights, said: Geometry) -> tuple[ParameterCount | None, str | None]:
     if not weights.groups:
         return None, weights.where
-    if weights.are_stored and quantization is not None and quantization.method not in _SHAPE_KEEPING:
-        return None, f"weights packed by {quantization.method}: their elements are containers, not parameters"
+    unknown = [group for group in weights.groups if group.parameters is None]
+    if unknown:
+        return None, _why_unknown(weights.scheme, unknown[0])
     moe = said.moe
     count = count_parameters(
         weights.groups,
@@ -140,6 +139,14 @@ def _parameters(
         where=weights.where,
     )
     return count, None
+
+
+def _why_unknown(scheme: Scheme | None, group: TensorGroup) -> str:
+    method = "an unknown method" if scheme is None else f"{scheme.name!a} ({scheme.where})"
+    if scheme is None or scheme.method is None:
+        return f"weights quantized by {method}, of which hubaudit does not know how it packs them"
+    shape = ", ".join(map(str, group.shape))
+    return f"weights quantized by {method}: how it packs {group.pattern[:100]!a}, {group.dtype} [{shape}], is not known"
 
 
 def _family(
@@ -160,22 +167,22 @@ def _architecture(config: Config | None) -> str | None:
     return first if isinstance(first, str) else None
 
 
-def _quantization(config: Config | None) -> Quantization | None:
-    section = None if config is None else config.get("quantization_config")
-    if not isinstance(section, dict):
+def _quantization(weights: _Weights) -> Quantization | None:
+    """The scheme with what it takes in the files; its bits are those of the tensors where there are any."""
+    scheme = weights.scheme
+    if scheme is None:
         return None
-    method = section.get("quant_method")
-    bits = section.get("bits")
-    if not isinstance(method, str):
-        method = (
-            "bitsandbytes" if section.get("load_in_4bit") is True or section.get("load_in_8bit") is True else "unnamed"
-        )
-    if bits is None and method == "bitsandbytes":
-        bits = 4 if section.get("load_in_4bit") is True else 8
+    if not weights.are_stored:
+        return Quantization(method=scheme.name, bits=scheme.bits, where=scheme.where)
+    widths = {group.bits for group in weights.groups if group.bits is not None}
+    scales = [group for group in weights.groups if group.kind == "scale"]
     return Quantization(
-        method=method,
-        bits=bits if type(bits) is int and 0 < bits <= 64 else None,
-        where="config.json#quantization_config",
+        method=scheme.name,
+        bits=widths.pop() if len(widths) == 1 else None if widths else scheme.bits,
+        where=scheme.where,
+        stored_elements=sum(group.count * prod(group.shape) for group in weights.groups),
+        scale_elements=sum(group.count * prod(group.shape) for group in scales),
+        scale_bytes=sum(group.stored_bytes for group in scales),
     )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from math import prod
 from typing import TYPE_CHECKING
 
 from hubaudit.data import table
+from hubaudit.facts.packing import Held, held_plainly
 from hubaudit.types import ParameterCount, TensorGroup
 
 if TYPE_CHECKING:
@@ -28,32 +28,37 @@ def pattern_of(name: str) -> str:
 
 
 def group_tensors(
-    tensors: Iterable[TensorInfo], *, extra_of: Callable[[str], str | None] = lambda _: None
+    tensors: Iterable[TensorInfo],
+    *,
+    extra_of: Callable[[str], str | None] = lambda _: None,
+    held_by: Callable[[TensorInfo], Held] = held_plainly,
 ) -> tuple[TensorGroup, ...]:
-    """Group tensors by pattern, dtype, shape and by what ``extra_of(name)`` says; a name that comes twice counts once.
+    """Group tensors by pattern, dtype, shape, what they hold and by what ``extra_of(name)`` says; a name that comes twice counts once.
 
     Args:
         tensors: all tensors of all weight files.
         extra_of: why a runtime does not build the tensor of that name, or ``None`` where it does.
+        held_by: what one tensor holds; for quantized checkpoints that of :func:`hubaudit.facts.packing.unpacker`.
     """
-    found: dict[tuple[str, str, tuple[int, ...], str | None], list[int]] = {}
+    found: dict[tuple[str, str, tuple[int, ...], Held, str | None], list[int]] = {}
     seen: set[str] = set()
     for tensor in tensors:
         if tensor.name in seen:
             continue
         seen.add(tensor.name)
-        key = (pattern_of(tensor.name), tensor.dtype, tensor.shape, extra_of(tensor.name))
+        held = held_by(tensor)
+        key = (pattern_of(tensor.name), tensor.dtype, tensor.shape, held, extra_of(tensor.name) or held.extra)
         tally = found.setdefault(key, [0, 0])
         tally[0] += 1
         tally[1] += tensor.stored_bytes
     return tuple(
-        _group(pattern, dtype, shape, extra, count, stored)
-        for (pattern, dtype, shape, extra), (count, stored) in found.items()
+        _group(pattern, dtype, shape, held, extra, count, stored)
+        for (pattern, dtype, shape, held, extra), (count, stored) in found.items()
     )
 
 
 def _group(
-    pattern: str, dtype: str, shape: tuple[int, ...], extra: str | None, count: int, stored_bytes: int
+    pattern: str, dtype: str, shape: tuple[int, ...], held: Held, extra: str | None, count: int, stored_bytes: int
 ) -> TensorGroup:
     # A causal mask that older versions saved beside the projections bears the name of a bias; a bias has one dimension.
     is_mask = len(shape) == 4 and pattern.endswith((".attn.bias", ".attention.bias"))
@@ -61,13 +66,15 @@ def _group(
     return TensorGroup(
         pattern=pattern,
         role=role,
-        kind=_kind(role, pattern, shape),
+        kind="scale" if held.is_scale else _kind(role, pattern, held.shape or shape),
         dtype=dtype,
         shape=shape,
         count=count,
-        parameters=count * prod(shape),
+        parameters=None if held.parameters is None else count * held.parameters,
         stored_bytes=stored_bytes,
         extra="buffer" if role == "buffer" and extra is None else extra,
+        logical_shape=held.shape,
+        bits=held.bits,
     )
 
 
@@ -97,7 +104,7 @@ def _kind(role: str, pattern: str, shape: tuple[int, ...]) -> str:
 def count_parameters(
     groups: Iterable[TensorGroup], *, experts: int | None, experts_per_token: int | None, is_moe: bool, where: str
 ) -> ParameterCount:
-    """Add the groups up, by dtype and by role, and the share of them that one token passes through.
+    """Add the groups up, by dtype and by role, and the share of them that one token passes through. Every group's parameters must be known.
 
     ``active`` takes ``experts_per_token / experts`` of the routed experts and all of the rest, embeddings included, which is how
     model cards count ("8x7B, 12.9B active").
@@ -107,13 +114,15 @@ def count_parameters(
     by_role: dict[str, int] = {}
     extra: dict[str, int] = {}
     for group in groups:
+        if not group.parameters:
+            continue
         by_dtype[group.dtype] = by_dtype.get(group.dtype, 0) + group.parameters
         by_role[group.role] = by_role.get(group.role, 0) + group.parameters
         if group.extra is not None:
             extra[group.extra] = extra.get(group.extra, 0) + group.parameters
     total = sum(by_dtype.values())
     loaded = total - sum(extra.values())
-    routed = sum(group.parameters for group in groups if group.role == _ROUTED and group.extra is None)
+    routed = sum(group.parameters or 0 for group in groups if group.role == _ROUTED and group.extra is None)
     return ParameterCount(
         total=total,
         loaded=loaded,
