@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from importlib import import_module
 
@@ -10,6 +11,7 @@ import click
 
 from hubaudit._version import __version__
 
+INTERRUPTED = 130
 #: Commands, the module that defines each, and the line that help shows, so that help imports nothing but click.
 _COMMANDS = {
     "audit": ("hubaudit.cli.audit", "Audit models (the default: `hubaudit REPO` means `hubaudit audit REPO`)."),
@@ -76,7 +78,11 @@ def main() -> None:
             reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
     # Headers of 100,000 tensors are millions of objects and no cycles: collecting less often halves the time to read them.
     gc.set_threshold(200_000, 20, 50)
-    sys.exit(_run())
+    code = _run()
+    if code == INTERRUPTED:  # requests under way would hold up the exit until they time out
+        sys.stdout.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def _run() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,9 +12,17 @@ from hubaudit.cli.options import access_options
 
 if TYPE_CHECKING:
     from hubaudit.errors import HubauditError
-    from hubaudit.types import Report
+    from hubaudit.types import Report, Workload
 
 _FORMATS = ("human", "json", "jsonl", "csv", "markdown")
+_SIDE_BY_SIDE = 4
+_NEEDED_LATER = {
+    "human": ("hubaudit.auditing", "rich.console", "hubaudit.report.human"),
+    "json": ("hubaudit.auditing", "hubaudit.report.wire"),
+    "jsonl": ("hubaudit.auditing", "hubaudit.report.wire"),
+    "csv": ("hubaudit.auditing", "hubaudit.report.tabular"),
+    "markdown": ("hubaudit.auditing", "hubaudit.report.tabular"),
+}
 
 
 @click.command("audit")
@@ -59,24 +68,41 @@ def command(
     **options: Any,
 ) -> int:
     """Audit one model or several: what each is, what memory it needs, and what is wrong with its repository."""
-    from hubaudit.errors import HubauditError
+    from hubaudit.types import Workload
 
     access = {name: options.pop(name) for name in ("revision", "token", "cache_dir", "offline")}
-    results: list[Report | tuple[str, HubauditError]] = []
-    for repo in repos:
-        try:
-            results.append(_audited(repo, options, access))
-        except HubauditError as error:
-            results.append((repo, error))
-    _deliver(results, "json" if as_json else output_format, output, with_explanation=with_explanation)
+    output_format = "json" if as_json else output_format
+    results = _audited(repos, Workload(**options), access, output_format)
+    _deliver(results, output_format, output, with_explanation=with_explanation)
     return _end(results)
 
 
-def _audited(repo: str, options: dict[str, Any], access: dict[str, Any]) -> Report:
-    from hubaudit.auditing import audit
-    from hubaudit.types import Workload
+def _audited(
+    repos: tuple[str, ...], workload: Workload, access: dict[str, Any], output_format: str
+) -> list[Report | tuple[str, HubauditError]]:
+    """Read all subjects side by side, then work them out in order. While the Hub answers, what the answer needs is imported."""
+    from concurrent.futures import ThreadPoolExecutor
 
-    return audit(repo, workload=Workload(**options), **access)
+    from hubaudit.errors import HubauditError
+    from hubaudit.hub import fetch
+
+    results: list[Report | tuple[str, HubauditError]] = []
+    with ThreadPoolExecutor(max_workers=_SIDE_BY_SIDE) as pool:
+        reading = {repo: pool.submit(fetch, repo, **access) for repo in dict.fromkeys(repos)}
+        try:
+            for module in _NEEDED_LATER[output_format]:
+                import_module(module)
+            from hubaudit.auditing import audit_snapshot
+
+            for repo in repos:
+                try:
+                    results.append(audit_snapshot(reading[repo].result(), workload))
+                except HubauditError as error:
+                    results.append((repo, error))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return results
 
 
 def _deliver(

@@ -7,9 +7,8 @@ import sys
 
 import click
 
+from hubaudit.cli import INTERRUPTED
 from hubaudit.errors import HubauditError
-
-_INTERRUPTED = 130
 
 
 def report_failure(error: BaseException) -> int:
@@ -19,7 +18,7 @@ def report_failure(error: BaseException) -> int:
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
-        return _say("interrupted", "", _INTERRUPTED)
+        return _say("interrupted", "", INTERRUPTED)
     if isinstance(error, BrokenPipeError):
         os.dup2(
             os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
