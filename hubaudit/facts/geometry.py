@@ -21,6 +21,7 @@ _EXPERTS_PER_TOKEN = (
     "moe_top_k",
     "moe_k",
 )
+_MLP_WIDTH = ("d_ff", "n_inner", "ffn_dim", "decoder_ffn_dim", "ffn_hidden_size")
 _EXPERT_WIDTH = ("moe_intermediate_size", "expert_ffn_hidden_size", "expert_intermediate_size")
 
 
@@ -51,7 +52,7 @@ def geometry_of(config: ConfigReader) -> Geometry:
     return Geometry(
         layers=model.integer("num_hidden_layers"),
         hidden_size=hidden,
-        intermediate_size=model.integer("intermediate_size"),
+        intermediate_size=_intermediate_size(model, hidden),
         attention_heads=heads,
         kv_heads=_kv_heads(model, heads),
         head_dim=_head_dim(model, hidden, heads),
@@ -83,6 +84,16 @@ def no_config(reason: str) -> Geometry:
         moe=None,
         extra_layers=0,
     )
+
+
+def _intermediate_size(model: ConfigReader, hidden: Sourced[int]) -> Sourced[int]:
+    """The width of the MLP, under the names that families give it; GPT-2 and its kin leave it to the class: four times the hidden size."""
+    said = model.integer("intermediate_size")
+    if said.value is None and _is_left_out(said):
+        said = next((other for name in _MLP_WIDTH if (other := model.integer(name)).value is not None), said)
+    if said.value is None and hidden.value is not None and model.is_null("n_inner"):
+        return Sourced(value=4 * hidden.value, where="rule:4 * hidden_size, where n_inner is null")
+    return said
 
 
 def _kv_heads(model: ConfigReader, heads: Sourced[int]) -> Sourced[int]:

@@ -80,7 +80,10 @@ def _filled(geometry: Geometry, headers: HeaderFacts, *, has_head: bool) -> Geom
         ("intermediate_size", headers.intermediate_sizes, "the up projection"),
     ):
         fact: Sourced[int] = getattr(geometry, name)
-        if fact.value is None and len(sizes) == 1:
+        is_told = (
+            fact.value is None or name == "intermediate_size"
+        )  # some classes adjust the width that the config names
+        if is_told and len(sizes) == 1 and fact.value not in sizes:
             changes[name] = Sourced(value=next(iter(sizes)), where=f"{_FROM_SHAPE}{shown}")
     if geometry.tied_embeddings.value is None and has_head and headers.embedding is not None:
         changes["tied_embeddings"] = Sourced(
