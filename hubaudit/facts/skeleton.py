@@ -103,8 +103,9 @@ class _Tables:
             raise ValueError(f"the tables have no block {name!r}")
         return lines_of(entry["lines"]), entry.get("options", {})
 
-    def model(self, reader: ConfigReader, task: str) -> tuple[tuple[Line, ...], Mapping[str, str], str]:
+    def model(self, reader: ConfigReader, task: str | None) -> tuple[tuple[Line, ...], Mapping[str, str], str]:
         row = self.row(reader)
+        task = row.get("inner", "Model") if task is None else task
         lines = _tasks(row).get(task)
         if lines is None:
             raise Unknown(f"{_class_name(reader, row)}{task} is not described")

@@ -11,10 +11,9 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
-if TYPE_CHECKING:
-    from hubaudit.facts.config_reader import ConfigReader
+from hubaudit.facts.config_reader import ConfigReader
 
 Value: TypeAlias = Any
 Expression: TypeAlias = "Callable[[Scope], Value]"
@@ -99,8 +98,10 @@ class Scope:
             raise Unknown(f"{answer.where} is larger than a count can be")
         return answer.value
 
-    def section(self, name: str) -> ConfigReader:
-        """The nested configuration ``name``; ``text_config`` is wherever this model type keeps its language model."""
+    def section(self, name: str, model_type: str | None = None) -> ConfigReader:
+        """The nested configuration ``name``, read as ``model_type`` where one is given; ``text_config`` is wherever this model type keeps its language model."""
+        if model_type is not None:
+            return ConfigReader(self.reader.get(name).value, path=name, model_type=model_type)
         found = self.reader.section(name)
         if found is None and name == "text_config":
             found = self.reader.language_model()
@@ -162,6 +163,9 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Value]]] = {
     "count": _count,
     "ceil_div": _ceil_div,
     "round_up": lambda value, multiple: _ceil_div(value, multiple) * multiple,
+    "items": lambda value: len(value) if isinstance(value, list) else 1,
+    "height": lambda size: size[0] if isinstance(size, list) else size,
+    "width": lambda size: size[1] if isinstance(size, list) else size,
     "starts": lambda text, prefix: str(text).startswith(prefix),
 }
 

@@ -185,8 +185,11 @@ class Blocks(Protocol):
     def block(self, name: str) -> tuple[tuple[Line, ...], Mapping[str, str]]:
         """The lines and the options (name → expression) of a block of the tables."""
 
-    def model(self, reader: ConfigReader, task: str) -> tuple[tuple[Line, ...], Mapping[str, str], str]:
-        """The lines, bindings and body of the model that ``reader`` describes; ``Unknown`` where no row does."""
+    def model(self, reader: ConfigReader, task: str | None) -> tuple[tuple[Line, ...], Mapping[str, str], str]:
+        """The lines, bindings and body of the model that ``reader`` describes; ``Unknown`` where no row does.
+
+        ``task`` is ``None`` for a section: the class that transformers builds inside another model.
+        """
 
 
 class Expansion:
@@ -197,7 +200,7 @@ class Expansion:
         self._blocks = blocks
         self._depth = 0
 
-    def model(self, reader: ConfigReader, read: dict[str, str], task: str, prefix: str = "") -> None:
+    def model(self, reader: ConfigReader, read: dict[str, str], task: str | None, prefix: str = "") -> None:
         """Add the model that ``reader`` describes, as the class for ``task`` builds it."""
         lines, bindings, body = self._blocks.model(reader, task)
         scope = Scope(reader, read)
@@ -242,8 +245,9 @@ class Expansion:
             return
         inner = f"{full}." if name else prefix
         if item.what == "section":
-            task = item.arguments[1](scope) if len(item.arguments) > 1 else "Model"
-            self.model(scope.section(item.first_word or ""), scope.read, str(task), inner)
+            words = [str(argument(scope)) for argument in item.arguments[1:]]
+            found = scope.section(item.first_word or "", *words[1:2])
+            self.model(found, scope.read, words[0] if words else None, inner)
             return
         called = str(scope.value("body")) if item.what == "body" else item.what
         if scope.binds(called):  # a row chooses the block by a binding: let attention = "gqa"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import random
 import re
@@ -49,6 +50,7 @@ UNTOUCHED = re.compile(
 )
 #: Model types whose class leaves a value open that a checkpoint's config.json gives.
 DEFAULTS_NOT_ENOUGH = {"dots1", "hunyuan_v1_dense", "hunyuan_v1_moe", "lfm2_moe", "nemotron"}
+NOT_EXPORTED = {"Qwen2VisionTransformerPretrainedModel": "transformers.models.qwen2_vl.modeling_qwen2_vl"}
 TIED_T5 = {"tie_word_embeddings": True, "is_decoder": False}
 #: What a configuration of these must say besides what is drawn.
 GIVEN: dict[str, list[dict[str, Any]]] = {
@@ -138,16 +140,22 @@ class Draw:
         return found
 
 
+def _class(name: str) -> Any:
+    """A transformers class, exported or not."""
+    module = NOT_EXPORTED.get(name)
+    return getattr(transformers if module is None else importlib.import_module(module), name)
+
+
 def _build(name: str, said: dict[str, Any]) -> Any:
-    config = getattr(transformers, name).config_class(**json.loads(json.dumps(said)))
+    config = _class(name).config_class(**json.loads(json.dumps(said)))
     with torch.device("meta"):
-        return getattr(transformers, name)(config)
+        return _class(name)(config)
 
 
 def _drawn(model_type: str, name: str, seed: int) -> tuple[Any, dict[str, Any]] | None:
     """A model of drawn values and what a minimal config.json of it says; ``None`` where the class refuses them."""
     draw = Draw(seed)
-    config_class = getattr(transformers, name).config_class
+    config_class = _class(name).config_class
     try:
         said = (
             draw.overrides(config_class().to_dict())
@@ -243,4 +251,4 @@ def test_class_defaults_give_what_transformers_builds(model_type: str) -> None:
     if isinstance(found, Skeleton):
         _compare(_build(name, {}), {}, model_type, name)
     else:
-        assert model_type in DEFAULTS_NOT_ENOUGH, found
+        assert model_type in DEFAULTS_NOT_ENOUGH or found.startswith("the configuration has no "), found
