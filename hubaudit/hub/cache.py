@@ -35,7 +35,9 @@ class SnapshotCache:
         if reference.is_pinned and (snapshot := self.load(reference.name, str(reference.revision))) is not None:
             return snapshot
         try:
-            commit, _, repo_id = self._note(reference).read_text(encoding="utf-8").partition(" ")
+            commit, _, repo_id = (
+                self._note(reference.name, reference.revision).read_text(encoding="utf-8").partition(" ")
+            )
         except (OSError, ValueError):
             return None
         return self.load(repo_id, commit) if is_repo_id(repo_id) and COMMIT.fullmatch(commit) else None
@@ -58,11 +60,12 @@ class SnapshotCache:
 
     def remember(self, reference: Reference, repo_id: str, commit: str) -> None:
         """Note what a name meant when the Hub was last asked, for audits offline: the commit, and the repository's name of today."""
-        with suppress(OSError):
-            self._note(reference).write_text(f"{commit} {repo_id}", encoding="utf-8")
+        for name in {reference.name, repo_id}:
+            with suppress(OSError):
+                self._note(name, reference.revision).write_text(f"{commit} {repo_id}", encoding="utf-8")
 
-    def _note(self, reference: Reference) -> Path:
-        return self._folder_of(reference.name) / f"ref-{quote(reference.revision or 'main', safe='')}"
+    def _note(self, name: str, revision: str | None) -> Path:
+        return self._folder_of(name) / f"ref-{quote(revision or 'main', safe='')}"
 
     def _folder_of(self, repo_id: str) -> Path:
         """The folder for one repository; its names are valid ids, which hold no ``--`` and no ``..``.

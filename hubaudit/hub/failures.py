@@ -70,12 +70,18 @@ def _refused(at: _Asked, answer: Answer) -> HubauditError:
         return _BY_CODE[code](at)
     if said == "Access to this resource is disabled.":
         return disabled(at.repo_id)
-    if urlsplit(answer.url).hostname == urlsplit(constants.ENDPOINT).hostname and answer.status in _BY_STATUS:
+    if answer.status in _BY_STATUS and _is_hubs_word(at, answer):
         if said == "Invalid credentials in Authorization header":
             return AccessError("the Hub does not accept your token", hint=f"check it, or {_LOGIN}")
         return _BY_STATUS[answer.status](at)
     later = "try again later" if answer.status >= 500 else "check HF_ENDPOINT, and the proxy between you and the Hub"
     return NetworkError(f"{_host(answer.url)} answered {answer.status} (asked for {at.thing})", hint=later)
+
+
+def _is_hubs_word(at: _Asked, answer: Answer) -> bool:
+    """Whether a refusal without a code is about the repository: not from a storage host, and not that a listed file is not there."""
+    is_hub = urlsplit(answer.url).hostname == urlsplit(constants.ENDPOINT).hostname
+    return is_hub and not (answer.status == 404 and at.path is not None)
 
 
 def _rate_limited(at: _Asked, answer: Answer) -> HubauditError:
@@ -126,7 +132,7 @@ _BY_CODE: dict[str, Callable[[_Asked], HubauditError]] = {
     "EntryNotFound": _not_found,
 }
 #: The Hub answers a bare 401 for a repository that does not exist, or may not be seen.
-_BY_STATUS: dict[int, Callable[[_Asked], HubauditError]] = {401: _no_repository, 403: _forbidden, 404: _not_found}
+_BY_STATUS: dict[int, Callable[[_Asked], HubauditError]] = {401: _no_repository, 403: _forbidden, 404: _no_repository}
 
 
 # --- no answer came ------------------------------------------------------------------------------------------------------

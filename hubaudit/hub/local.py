@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,11 +126,14 @@ class _FolderReader:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         try:
-            self.files = tuple(sorted(_listing(folder, "", 0), key=lambda file: file.path))
+            files = list(islice(_listing(folder, "", 0), _MAX_FILES + 1))
         except OSError as error:
             raise CannotAuditError(
                 f"cannot list `{error.filename or folder}`: {_why(error)}", hint="check who may read it"
             ) from None
+        if len(files) > _MAX_FILES:
+            raise CannotAuditError(f"`{folder}` holds more than {_MAX_FILES} files", hint="name the model's own folder")
+        self.files = tuple(sorted(files, key=lambda file: file.path))
 
     def read(self, path: str, max_bytes: int) -> bytes:
         file = self.open(path)
@@ -145,14 +149,9 @@ class _FolderReader:
 
 
 def _listing(folder: Path, prefix: str, depth: int) -> Iterator[RepoFile]:
-    seen = 0
+    """The regular files in ``folder`` and below, hidden ones and those with impossible names left out."""
     with os.scandir(folder) as entries:
         for entry in entries:
-            seen += 1
-            if seen > _MAX_FILES:
-                raise CannotAuditError(
-                    f"`{folder}` holds more than {_MAX_FILES} files", hint="name the model's own folder"
-                )
             path = prefix + entry.name
             if not is_repo_path(path) or entry.name.startswith("."):
                 continue

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from hubaudit.errors import NetworkError
 from hubaudit.hub.session import Answer, HubSession, Wanted, file_url
 
-_CONTENT_RANGE = re.compile(r"bytes (\d{1,19})-(\d{1,19})/(\d{1,19})")
+_CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
 #: How much of a file is read and dropped to get at a part of it, where the server does not know ranges.
 _SKIP_BYTES = 4 * 1024 * 1024
 
@@ -62,8 +62,9 @@ class RemoteFile:
         span = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range", ""))
         if span is None or int(span[1]) != offset:
             raise self._failure("the server sent another range than the one asked for")
-        self._learn_size(int(span[3]))
-        expected = min(length, int(span[3]) - offset)
+        if span[3] != "*":
+            self._learn_size(int(span[3]))
+        expected = length if self._size_bytes is None else min(length, self._size_bytes - offset)
         if len(answer.content) < expected:
             raise self._failure(f"the answer is cut off: {len(answer.content)} of {expected} bytes")
         return answer.content[:length]

@@ -216,7 +216,7 @@ def test_a_redirect_without_end_is_followed_all_the_same() -> None:
         assert len(server.requests) == 2
 
 
-def test_connections_are_used_again(local_hub: LocalHub) -> None:
+def test_connections_are_used_again(local_hub: LocalHub, monkeypatch: pytest.MonkeyPatch) -> None:
     """A redirect's body is read to its end, so that the next question needs no new connection."""
     local_hub.add(one_file())
     opened: list[object] = []
@@ -226,7 +226,7 @@ def test_connections_are_used_again(local_hub: LocalHub) -> None:
         opened.append(client_address)
         original(request, client_address)
 
-    local_hub._servers[0].process_request = counted  # type: ignore[method-assign]
+    monkeypatch.setattr(local_hub._servers[0], "process_request", counted)
     session = HubSession(patience=QUICK)
     for _ in range(5):
         session.get(file_url("org/one", "main", "config.json"), CONFIG, max_bytes=MEGABYTE)
@@ -263,7 +263,7 @@ def test_a_lasting_failure_is_asked_as_often_as_patience_says(local_hub: LocalHu
     assert local_hub.applied(fault) == 1 + QUICK.retries
 
 
-@pytest.mark.parametrize("status", [400, 404, 405, 410, 416, 418, 451, 501])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 410, 416, 418, 451, 501])
 def test_a_refusal_is_asked_once(local_hub: LocalHub, status: int) -> None:
     """Asking again does not change it."""
     local_hub.add(one_file())
