@@ -171,7 +171,7 @@ def test_config_alone_still_answers() -> None:
 
 def test_nothing_at_all_cannot_be_audited() -> None:
     """No config and no weights: exit code 5, naming what was wrong with the first file, if any."""
-    with pytest.raises(CannotAuditError, match="no config.json"):
+    with pytest.raises(CannotAuditError, match=r"no config\.json"):
         understand(made(None))
     broken = RepoSnapshot(
         repo_id="a/b",
