@@ -266,6 +266,7 @@ class ModelFacts:
     ``file_bytes`` is what lies on disk, ``stored_bytes`` its tensors' part, ``resident_bytes`` what the weights take when they are loaded with
     no dtype asked for. A pipeline, a model of several modules and an adapter with its base have ``components`` with a ``name`` each; their
     own counts are the sums. ``format`` is that of the weights that were read; ``chosen`` and ``other_weights`` are the snapshot's.
+    ``kv_cache_dtype`` is the scheme that the checkpoint was calibrated to keep keys and values in.
     """
 
     library: str | None
@@ -300,6 +301,7 @@ class ModelFacts:
     resident_bytes: int | None = None
     chosen: tuple[WeightSet, ...] = ()
     other_weights: tuple[WeightSet, ...] = ()
+    kv_cache_dtype: Sourced[str] | None = None
 
 
 # --- what is asked, and what it takes --------------------------------------------------------------------------------------
@@ -307,7 +309,11 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What the model is asked to do. ``None`` means "as the model and the runtime decide", which the estimate then says."""
+    """What the model is asked to do. ``None`` means "as the model and the runtime decide", which the estimate then says.
+
+    ``cache`` is one of the runtime's; ``max_cache_len`` is what a static cache is sized for where that is more than the workload
+    needs; ``draft_tokens`` are those that speculative decoding drafts at once, which recurrent states are kept for.
+    """
 
     mode: Mode = "infer"
     batch_size: int = 1
@@ -318,8 +324,10 @@ class Workload:
     quant: str | None = None
     kv_dtype: str | None = None
     attention: str = "sdpa"
-    cache: str = "dynamic"
+    cache: str | None = None
     runtime: str = "transformers"
+    max_cache_len: int | None = None
+    draft_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

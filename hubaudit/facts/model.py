@@ -10,6 +10,7 @@ from hubaudit.errors import CannotAuditError
 from hubaudit.facts.config_reader import ConfigReader
 from hubaudit.facts.geometry import Geometry, geometry_of, no_config
 from hubaudit.facts.headers import HeaderFacts, header_facts
+from hubaudit.facts.kv_scheme import kv_scheme
 from hubaudit.facts.layer_plan import plan_layers
 from hubaudit.facts.packing import unpacker
 from hubaudit.facts.plan_from_headers import plan_from_headers
@@ -81,6 +82,7 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
         layer_plan=plan,
         layer_plan_reason=plan_reason,
         quantization=quantization,
+        kv_cache_dtype=kv_scheme(snapshot.configs),
         disagreements=(*testimony.disagreements, *index_disagreements(snapshot.indexes, snapshot.weights)),
         missing=tuple(_missing(snapshot, has_config=reader is not None, weights=weights)),
     )
