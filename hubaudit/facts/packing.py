@@ -187,10 +187,14 @@ def _beside(tensor: TensorInfo, names: Mapping[str, TensorInfo], row: Container)
     if not tensor.name.endswith(row.ending):
         return None
     stem = tensor.name[: len(tensor.name) - len(row.ending)]
-    if any(stem + ending not in names for ending in row.needs):
-        return None
-    found = ((ending, names.get(stem + ending)) for ending in row.companions)
-    return tuple((ending, other.dtype, other.shape) for ending, other in found if other is not None)
+    found: list[Companion] = []
+    for ending in row.companions:
+        other = names.get(stem + ending)
+        if other is not None:
+            found.append((ending, other.dtype, other.shape))
+        elif ending in row.needs:
+            return None
+    return tuple(found)
 
 
 @lru_cache(maxsize=4096)

@@ -92,7 +92,7 @@ def _length(capacity: int, beside: Beside, row: Container, setting: Setting) -> 
     if row.scales is None or row.scales not in beside:
         return capacity
     scales = beside[row.scales]
-    group = block_of_scale(scales.dtype) if row.group_by_scale_dtype else setting.group_size
+    group = block_of_scale(scales.dtype) if row.group_by_scale_dtype else row.group or setting.group_size
     groups = scales.shape[row.axis] if len(scales.shape) >= -row.axis else 1
     if group is None:
         return capacity if not row.group_by_scale_dtype and groups and capacity % groups == 0 else None

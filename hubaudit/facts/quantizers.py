@@ -32,6 +32,7 @@ class Container:
     scales: str | None
     same_axis: int | None
     scales_are_padded: bool
+    group: int | None
     group_by_scale_dtype: bool
     companions: tuple[str, ...]
     tells_its_method: bool
@@ -114,7 +115,7 @@ def _method(row: Mapping[str, Any], like: list[Mapping[str, Any]]) -> Method:
 
 
 def _container(row: Mapping[str, Any]) -> Container:
-    by = row.get("bits_by")
+    by, group = row.get("bits_by"), row.get("group")
     named = (*row.get("needs", ()), *(row.get(key) for key in ("scales", "length_by", "length_by_axis")), *(by or ()))
     return Container(
         ending=row["ending"],
@@ -129,7 +130,8 @@ def _container(row: Mapping[str, Any]) -> Container:
         scales=row.get("scales"),
         same_axis=row.get("same_axis"),
         scales_are_padded=row.get("scales_are_padded", False),
-        group_by_scale_dtype=row.get("group") == "by scale dtype",
+        group=group if isinstance(group, int) else None,
+        group_by_scale_dtype=group == "by scale dtype",
         companions=tuple(dict.fromkeys(ending for ending in named if ending is not None)),
         tells_its_method=row.get("tells_its_method", True),
     )
