@@ -26,8 +26,28 @@ def parse_object(content: bytes, path: str, *, may_repeat_keys: bool = True) -> 
     Raises:
         MalformedFileError: it does not, with the byte where it goes wrong.
     """
+    value = _parsed(content, path, may_repeat_keys=may_repeat_keys)
+    if not isinstance(value, dict):
+        raise MalformedFileError(path, f"holds a JSON {type(value).__name__}, not an object", offset=0)
+    return value
+
+
+def parse_array(content: bytes, path: str) -> dict[str, Json]:
+    """A file that must hold one JSON array, kept as an object whose only key is ``items``, for a snapshot's configs are objects.
+
+    Raises:
+        MalformedFileError: it does not, with the byte where it goes wrong.
+    """
+    value = _parsed(content, path, may_repeat_keys=True)
+    if not isinstance(value, list):
+        raise MalformedFileError(path, f"holds a JSON {type(value).__name__}, not an array", offset=0)
+    return {"items": value}
+
+
+def _parsed(content: bytes, path: str, *, may_repeat_keys: bool) -> Json:
     try:
-        value = json.loads(content.decode("utf-8-sig"), object_pairs_hook=None if may_repeat_keys else without_repeats)
+        text = content.decode("utf-8-sig")
+        value: Json = json.loads(text, object_pairs_hook=None if may_repeat_keys else without_repeats)
     except UnicodeDecodeError as error:
         raise MalformedFileError(path, "not UTF-8", offset=error.start) from None
     except json.JSONDecodeError as error:
@@ -36,8 +56,6 @@ def parse_object(content: bytes, path: str, *, may_repeat_keys: bool = True) -> 
         raise MalformedFileError(path, "JSON nested too deeply") from None
     except ValueError as error:
         raise MalformedFileError(path, f"not acceptable JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise MalformedFileError(path, f"holds a JSON {type(value).__name__}, not an object", offset=0)
     return value
 
 
@@ -57,6 +75,8 @@ def without_repeats(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 def parse_index(content: bytes, path: str) -> WeightIndex:
     """A ``*.index.json``. Shard names are checked before anyone asks for a file of that name.
 
+    The index names shards from its own folder; in the result they are paths in the repository.
+
     Raises:
         MalformedFileError: no JSON object, no ``weight_map`` of strings, or a shard name that leaves the repository.
     """
@@ -64,7 +84,8 @@ def parse_index(content: bytes, path: str) -> WeightIndex:
     weight_map = index.get("weight_map")
     if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
         raise MalformedFileError(path, "has no `weight_map` from tensor names to shard names")
-    shards: dict[str, str] = {tensor: str(shard) for tensor, shard in weight_map.items()}
+    folder = path[: path.rfind("/") + 1]
+    shards: dict[str, str] = {tensor: f"{folder}{shard}" for tensor, shard in weight_map.items()}
     for shard in set(shards.values()):
         if not is_repo_path(shard):
             raise MalformedFileError(path, f"names a shard outside the repository: {shown(shard)}")
