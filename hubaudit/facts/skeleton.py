@@ -159,7 +159,8 @@ def _task(config: ConfigReader, row: Mapping[str, Any]) -> str:
     if not named:
         return str(row["usual"])
     prefix = _class_name(config, row)
-    spelled = {_plain(known + task): task for task in _tasks(row) for known in (prefix, *row.get("also_named", []))}
+    spelled = {_plain(other): task for other, task in row.get("instead", {}).items()}
+    spelled |= {_plain(known + task): task for task in _tasks(row) for known in (prefix, *row.get("also_named", []))}
     task = spelled.get(_plain(named[0]))
     if task is None:
         raise Unknown(f"architecture {named[0]!r:.60} of model type {config.model_type!r:.60} is not described")

@@ -11,6 +11,7 @@ import ast
 import operator
 from collections.abc import Callable, Mapping
 from functools import cache
+from math import prod
 from typing import Any, Final, TypeAlias
 
 from hubaudit.facts.config_reader import ConfigReader
@@ -19,6 +20,7 @@ Value: TypeAlias = Any
 Expression: TypeAlias = "Callable[[Scope], Value]"
 
 _LARGEST: Final = 2**53
+_LARGEST_EXPONENT: Final = 64
 _ARITHMETIC: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -152,6 +154,19 @@ def _ceil_div(left: Value, right: Value) -> Value:
     return -(-left // right)
 
 
+def _power(base: Value, exponent: Value) -> Value:
+    _numbers([base, exponent])
+    if not 0 <= exponent <= _LARGEST_EXPONENT:
+        raise ValueError(f"{exponent!r:.40} is no exponent")
+    return base**exponent
+
+
+def _at(entries: Value, index: Value, key: Value, otherwise: Value) -> Value:
+    """``entries[index][key]`` of a JSON object of objects, whose keys are strings; ``otherwise`` where there is none."""
+    entry = entries.get(str(index)) if isinstance(entries, Mapping) else None
+    return entry[key] if isinstance(entry, Mapping) and key in entry else otherwise
+
+
 _FUNCTIONS: Final[Mapping[str, Callable[..., Value]]] = {
     "int": lambda value: int(_numbers([value])[0]),
     "round": lambda value: round(_numbers([value])[0]),
@@ -164,6 +179,11 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Value]]] = {
     "ceil_div": _ceil_div,
     "round_up": lambda value, multiple: _ceil_div(value, multiple) * multiple,
     "items": lambda value: len(value) if isinstance(value, list) else 1,
+    "each": lambda value, index: value[index] if isinstance(value, list) else value,
+    "at": _at,
+    "prod": lambda values: prod(_numbers(list(values))),
+    "power": _power,
+    "bits": lambda value: (_numbers([int(value)])[0] - 1).bit_length(),
     "height": lambda size: size[0] if isinstance(size, list) else size,
     "width": lambda size: size[1] if isinstance(size, list) else size,
     "starts": lambda text, prefix: str(text).startswith(prefix),

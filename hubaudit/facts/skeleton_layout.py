@@ -9,7 +9,8 @@ A layout is a list of lines, read in order::
 
 ``require condition`` stops where a value is not one that the layout describes. ``name: what(...) when condition`` puts a module under a name: one of ``LEAVES`` (with its parameters), another block of the tables, or
 ``section(vision_config)``, the model that a nested configuration describes. An empty name puts a block's lines in place. ``{i < n}`` in a
-name repeats the line for every i; ``$base`` in a name is what ``base`` is bound to. A block sees what its caller bound, then its own ``options``, then the configuration.
+name repeats the line for every i, ``[i < n]`` before a name does without showing it, ``{= i + 1}`` is a computed number, and ``$base``
+what ``base`` is bound to. A block sees what its caller bound, then its own ``options``, then the configuration.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ MOST_PARTS: Final = 1_000_000
 MOST_LAYERS: Final = 100_000
 _DEEPEST: Final = 40
 _BOUND = re.compile(r"\$(\w+)")
+_COMPUTED = re.compile(r"\{= ([^}]*)\}")
+_LOOP = re.compile(r"\[(\w+) < ([^\]]*)\]")
 _REPEAT = re.compile(r"\{(\w+) < ([^}]*)\}")
 
 
@@ -228,15 +231,16 @@ class Expansion:
 
     def _item(self, item: Item, name: str, scope: Scope, prefix: str) -> None:
         name = _BOUND.sub(lambda found: str(scope.value(found[1])), name)
-        repeat = _REPEAT.search(name)
+        repeat = _LOOP.match(name) or _REPEAT.search(name)
         if repeat is None:
             if item.condition is None or item.condition(scope):
-                self._place(item, name, scope, prefix)
+                self._place(item, _COMPUTED.sub(lambda found: str(compiled(found[1])(scope)), name), scope, prefix)
             return
+        shown = "{}" if name[repeat.start()] == "{" else ""
         for index in range(_size(compiled(repeat[2])(scope), MOST_LAYERS)):
             inner = scope.inner()
             inner.set(repeat[1], index)
-            self._item(item, name[: repeat.start()] + str(index) + name[repeat.end() :], inner, prefix)
+            self._item(item, name[: repeat.start()] + shown.format(index) + name[repeat.end() :], inner, prefix)
 
     def _place(self, item: Item, name: str, scope: Scope, prefix: str) -> None:
         full = f"{prefix}{name}"
