@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     from hubaudit.auditing import audit as audit
     from hubaudit.auditing import audit_snapshot as audit_snapshot
     from hubaudit.errors import HubauditError as HubauditError
+    from hubaudit.fit.catalogue import hardware_named as hardware_named
     from hubaudit.hub import fetch as fetch
     from hubaudit.report.wire import to_wire as to_wire
+    from hubaudit.types import Hardware as Hardware
     from hubaudit.types import Report as Report
     from hubaudit.types import RepoSnapshot as RepoSnapshot
     from hubaudit.types import Workload as Workload
@@ -27,8 +29,10 @@ _HOMES = {
     "audit": "hubaudit.auditing",
     "audit_snapshot": "hubaudit.auditing",
     "HubauditError": "hubaudit.errors",
+    "hardware_named": "hubaudit.fit.catalogue",
     "fetch": "hubaudit.hub",
     "to_wire": "hubaudit.report.wire",
+    "Hardware": "hubaudit.types",
     "Report": "hubaudit.types",
     "RepoSnapshot": "hubaudit.types",
     "Workload": "hubaudit.types",

@@ -13,7 +13,7 @@ from hubaudit.types import Report, Subject, Workload
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hubaudit.types import Mode, RepoSnapshot
+    from hubaudit.types import Estimate, Fit, Hardware, Mode, ModelFacts, RepoSnapshot
 
 
 def audit(
@@ -21,6 +21,7 @@ def audit(
     *,
     mode: Mode = "infer",
     workload: Workload | None = None,
+    hardware: tuple[Hardware, ...] = (),
     revision: str | None = None,
     token: str | None = None,
     cache_dir: Path | None = None,
@@ -32,6 +33,7 @@ def audit(
         name: a Hub id, ``id@revision``, a huggingface.co URL, a folder, a ``.safetensors`` file or a saved bundle.
         mode: ``infer`` or ``kv``; ignored where ``workload`` is given.
         workload: what the model is asked to do; by default one prompt of 2,048 tokens and 512 new ones.
+        hardware: devices to judge the estimate against, for ``report.fit``.
         revision: a branch, tag or commit of a Hub repository.
         token: a Hub token; by default the one that huggingface_hub finds.
         cache_dir: where facts are kept by commit; by default in huggingface_hub's assets cache.
@@ -43,23 +45,31 @@ def audit(
     from hubaudit.hub import fetch  # huggingface_hub takes longer to import than an audit of a bundle to run
 
     snapshot = fetch(name, revision=revision, token=token, cache_dir=cache_dir, offline=offline)
-    return audit_snapshot(snapshot, workload or Workload(mode=mode))
+    return audit_snapshot(snapshot, workload or Workload(mode=mode), hardware)
 
 
-def audit_snapshot(snapshot: RepoSnapshot, workload: Workload) -> Report:
+def audit_snapshot(snapshot: RepoSnapshot, workload: Workload, hardware: tuple[Hardware, ...] = ()) -> Report:
     """Audit what was already read.
 
     Raises:
         HubauditError: as for :func:`audit`, the network left out.
     """
     facts = understand(snapshot)
+    made = estimate(facts, workload)
     return Report(
         subject=Subject(
             repo_id=snapshot.repo_id, revision=snapshot.revision, commit=snapshot.commit, source=snapshot.source
         ),
         facts=facts,
         workload=definite(facts, workload),
-        estimate=estimate(facts, workload),
+        estimate=made,
         variants=variants(facts, workload),
+        fit=_judged(facts, workload, made, hardware) if hardware else (),
         findings=find(snapshot, facts),
     )
+
+
+def _judged(facts: ModelFacts, workload: Workload, made: Estimate, hardware: tuple[Hardware, ...]) -> tuple[Fit, ...]:
+    from hubaudit.fit.judge import judge  # only for those who ask
+
+    return judge(facts, workload, made, hardware)

@@ -15,6 +15,7 @@ INTERRUPTED = 130
 #: Commands, the module that defines each, and the line that help shows, so that help imports nothing but click.
 _COMMANDS = {
     "audit": ("hubaudit.cli.audit", "Audit models (the default: `hubaudit REPO` means `hubaudit audit REPO`)."),
+    "gpus": ("hubaudit.cli.gpus", "List the accelerators that --gpu knows, and what a process can use of each."),
     "bundle": ("hubaudit.cli.bundle", "Save all that an audit reads in one small file."),
 }
 
@@ -22,11 +23,13 @@ _EPILOG = """\b
 Examples:
   hubaudit Qwen/Qwen2-0.5B-Instruct --mode infer
   hubaudit meta-llama/Llama-3.1-8B --batch-size 8 --prompt-tokens 8192 --explain
+  hubaudit meta-llama/Llama-3.1-8B --gpu 4090 --gpu rtx3070
   hubaudit ./my-model other/model@v1.0 --format json
   hubaudit bundle Qwen/Qwen2-0.5B-Instruct -o qwen2.json.gz
 
 `hubaudit audit --help` lists the options of an audit.
-Exit codes: 0 ok, 1 internal, 2 usage, 3 not found or no access, 4 network, 5 cannot be audited.
+Exit codes: 0 ok, 1 internal, 2 usage, 3 not found or no access, 4 network, 5 cannot be audited, 10 does not fit
+(with --fail-on fit).
 """
 
 

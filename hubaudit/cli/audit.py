@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hubaudit.cli.options import access_options
+from hubaudit.cli.options import access_options, hardware_options
 
 if TYPE_CHECKING:
     from hubaudit.errors import HubauditError
-    from hubaudit.types import Report, Workload
+    from hubaudit.types import Hardware, Report, Workload
 
 _FORMATS = ("human", "json", "jsonl", "csv", "markdown")
 _SIDE_BY_SIDE = 4
+_DOES_NOT_FIT = 10
 _NEEDED_LATER = {
     "human": ("hubaudit.auditing", "rich.console", "hubaudit.report.human"),
     "json": ("hubaudit.auditing", "hubaudit.report.wire"),
@@ -50,6 +51,7 @@ _NEEDED_LATER = {
     show_default=True,
     help="Attention implementation.",
 )
+@hardware_options
 @click.option(
     "--format", "output_format", type=click.Choice(_FORMATS), default="human", show_default=True, help="What to print."
 )
@@ -65,6 +67,9 @@ def command(
     as_json: bool,
     with_explanation: bool,
     output: str | None,
+    gpus: tuple[str, ...],
+    memories: tuple[str, ...],
+    fail_on: str | None,
     **options: Any,
 ) -> int:
     """Audit one model or several: what each is, what memory it needs, and what is wrong with its repository."""
@@ -72,13 +77,31 @@ def command(
 
     access = {name: options.pop(name) for name in ("revision", "token", "cache_dir", "offline")}
     output_format = "json" if as_json else output_format
-    results = _audited(repos, Workload(**options), access, output_format)
+    hardware = _hardware(gpus, memories, fail_on)
+    results = _audited(repos, Workload(**options), hardware, access, output_format)
     _deliver(results, output_format, output, with_explanation=with_explanation)
-    return _end(results)
+    return _end(results, fail_on)
+
+
+def _hardware(gpus: tuple[str, ...], memories: tuple[str, ...], fail_on: str | None) -> tuple[Hardware, ...]:
+    """The devices that were named, in that order."""
+    if not gpus and not memories:
+        if fail_on:
+            raise click.UsageError(f"--fail-on {fail_on} needs --gpu NAME or --memory SIZE to fit on")
+        return ()
+    from hubaudit.cli.machine import this_machine
+    from hubaudit.fit.catalogue import hardware_named, hardware_of_size
+
+    named = [this_machine() if name == "auto" else (hardware_named(name),) for name in gpus]
+    return (*(device for devices in named for device in devices), *map(hardware_of_size, memories))
 
 
 def _audited(
-    repos: tuple[str, ...], workload: Workload, access: dict[str, Any], output_format: str
+    repos: tuple[str, ...],
+    workload: Workload,
+    hardware: tuple[Hardware, ...],
+    access: dict[str, Any],
+    output_format: str,
 ) -> list[Report | tuple[str, HubauditError]]:
     """Read all subjects side by side, then work them out in order. While the Hub answers, what the answer needs is imported."""
     from concurrent.futures import ThreadPoolExecutor
@@ -96,7 +119,7 @@ def _audited(
 
             for repo in repos:
                 try:
-                    results.append(audit_snapshot(reading[repo].result(), workload))
+                    results.append(audit_snapshot(reading[repo].result(), workload, hardware))
                 except HubauditError as error:
                     results.append((repo, error))
         except BaseException:
@@ -158,11 +181,14 @@ def _text(results: list[Report | tuple[str, HubauditError]], output_format: str)
     return json.dumps(rows[0] if len(rows) == 1 else rows, ensure_ascii=False, indent=2) + "\n"
 
 
-def _end(results: list[Report | tuple[str, HubauditError]]) -> int:
-    """Say what failed, after the data; the exit code is that of the first failure."""
+def _end(results: list[Report | tuple[str, HubauditError]], fail_on: str | None) -> int:
+    """Say what failed, after the data; the exit code is that of the first failure, else of the gate."""
     from hubaudit.cli.failures import say_failure
 
     failures = [result[1] for result in results if isinstance(result, tuple)]
     for error in failures:
         say_failure(error)
-    return failures[0].exit_code if failures else 0
+    if failures:
+        return failures[0].exit_code
+    judged = {fit.verdict for result in results if not isinstance(result, tuple) for fit in result.fit}
+    return _DOES_NOT_FIT if fail_on == "fit" and judged - {"fits", "tight"} else 0

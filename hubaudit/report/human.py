@@ -11,8 +11,11 @@ from rich.text import Text
 
 from hubaudit.report.explain import explain
 from hubaudit.report.phrases import (
+    FIT_HEAD,
     band,
     clean,
+    fit_cells,
+    fit_notes,
     identity,
     note_of,
     parameter_lines,
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from hubaudit.types import Finding, Report
 
 _SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
+_VERDICT_STYLE = {"fits": "green", "tight": "yellow", "no": "red", "unknown": "cyan"}
 
 
 def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
@@ -38,6 +42,8 @@ def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
     parts: list[RenderableType] = [Text(title(report), style="bold"), _indented(_facts(report))]
     parts += [_head("Memory"), _indented(Text(clean(workload_line(report.workload)), style="dim"))]
     parts.append(_indented(_components(report)))
+    if report.fit:
+        parts += [_head("Does it fit?"), _indented(_fit(report)), _bullets(Text(note) for note in fit_notes(report))]
     if report.variants:
         parts += [_head("The same workload with other weights"), _indented(_variants(report))]
     notes = [*report.estimate.assumptions, *report.facts.missing]
@@ -85,6 +91,17 @@ def _variants(report: Report) -> Table:
             format_bytes(variant.weights_bytes),
             format_bytes(variant.total_bytes),
         )
+    return table
+
+
+def _fit(report: Report) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(FIT_HEAD[0])
+    for name in FIT_HEAD[1:]:
+        table.add_column(name, justify="left" if name == "verdict" else "right", no_wrap=True)
+    for fit in report.fit:
+        name, usable, verdict, *rest = fit_cells(fit)
+        table.add_row(name, usable, Text(verdict, style=_VERDICT_STYLE[fit.verdict]), *rest)
     return table
 
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 from hubaudit.units import format_bytes, format_count
 
 if TYPE_CHECKING:
-    from hubaudit.types import Component, Estimate, ModelFacts, Report, Workload
+    from collections.abc import Iterator
+
+    from hubaudit.types import Component, Estimate, Fit, ModelFacts, Report, Workload
 
 #: What people reckon with, and why it is no bound: it knows neither the batch nor the context.
 RULE_OF_THUMB = "rule of thumb 1.2 × weights"
@@ -106,3 +108,58 @@ def thumb_line(estimate: Estimate) -> str | None:
     if weights is None:
         return None
     return f"{RULE_OF_THUMB}: {format_bytes(weights * 6 // 5)}; it knows neither batch nor context, so it is neither a lower nor an upper bound"
+
+
+#: The columns of :func:`fit_cells`.
+FIT_HEAD = ("device", "usable", "verdict", "headroom", "max batch", "max context")
+_USABLE = {
+    "driver": "usable is nvidia-smi's total, of which the driver keeps one to three percent",
+    "marketing": "usable is the size on the box, of which a process gets less",
+    "rule": "usable follows the rule of machines that were measured",
+}
+
+
+def fit_cells(fit: Fit) -> tuple[str, ...]:
+    """One device's row: what it has, the verdict, what is left, and the most that fits."""
+    return (
+        _devices(fit),
+        format_bytes(fit.hardware.usable_bytes),
+        fit.verdict,
+        format_bytes(fit.headroom_bytes),
+        _most(fit.max_batch, fit),
+        _most(fit.max_context, fit),
+    )
+
+
+def fit_notes(report: Report) -> Iterator[str]:
+    """What the table does not say of each device: why, with which weights it would fit, how many it takes, whose word the size is."""
+    for fit in report.fit:
+        said = "; ".join(_remarks(fit))
+        if said:
+            yield f"{_devices(fit)}: {said}"
+
+
+def _devices(fit: Fit) -> str:
+    count = f" × {fit.hardware.count}" if fit.hardware.count > 1 else ""
+    return clean(fit.hardware.name) + count
+
+
+def _most(number: int | None, fit: Fit) -> str:
+    if number is not None:
+        return f"{number:,}" if number else "none"
+    return "no limit" if fit.verdict in ("fits", "tight") else "unknown"
+
+
+def _remarks(fit: Fit) -> Iterator[str]:
+    if fit.reason:
+        yield fit.reason
+    if fit.verdict in ("no", "tight") and fit.best_precision:
+        yield f"fits with {fit.best_precision} weights"
+    if fit.verdict in ("fits", "tight") and fit.hardware.count > 1:
+        yield "one of them is enough"
+    if fit.min_devices is None:
+        yield "less than every process needs beside the model"
+    elif fit.min_devices > 1:
+        yield f"at least {fit.min_devices} of them, however the model is split"
+    if fit.hardware.usable_source in _USABLE:
+        yield _USABLE[fit.hardware.usable_source]

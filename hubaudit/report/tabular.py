@@ -6,7 +6,19 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
-from hubaudit.report.phrases import band, clean, identity, note_of, parameter_lines, shape_line, title, workload_line
+from hubaudit.report.phrases import (
+    FIT_HEAD,
+    band,
+    clean,
+    fit_cells,
+    fit_notes,
+    identity,
+    note_of,
+    parameter_lines,
+    shape_line,
+    title,
+    workload_line,
+)
 from hubaudit.units import format_bytes
 
 if TYPE_CHECKING:
@@ -18,7 +30,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     "repo_id", "commit", "architecture", "model_type", "parameters", "active_parameters", "layers", "hidden_size", "attention_heads",
     "kv_heads", "head_dim", "vocab_size", "max_positions", "dtype", "quantization", "file_bytes", "mode", "batch_size", "prompt_tokens",
-    "new_tokens", "weights_bytes", "kv_cache_bytes", "total_bytes", "low_bytes", "high_bytes", "findings", "error",
+    "new_tokens", "weights_bytes", "kv_cache_bytes", "total_bytes", "low_bytes", "high_bytes", "fit", "findings", "error",
 )  # fmt: skip
 #: What spreadsheets take for the start of a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -52,6 +64,9 @@ def to_markdown(report: Report) -> str:
             )
         ],
     )
+    if report.fit:
+        lines += ["", "### Does it fit?", "", *_table(FIT_HEAD, map(fit_cells, report.fit)), ""]
+        lines += [f"- {_escaped(note)}" for note in fit_notes(report)]
     if report.variants:
         lines += ["", "### The same workload with other weights", ""]
         lines += _table(
@@ -120,6 +135,7 @@ def _values(report: Report) -> dict[str, object]:
         "total_bytes": estimate.total_bytes,
         "low_bytes": estimate.low_bytes,
         "high_bytes": estimate.high_bytes,
+        "fit": "; ".join(f"{fit_cells(fit)[0]}: {fit.verdict}" for fit in report.fit) or None,
         "findings": len(report.findings),
     }
 

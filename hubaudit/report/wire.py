@@ -53,10 +53,14 @@ def to_wire(report: Report) -> dict[str, Any]:
                 "gpu": fit.hardware.name,
                 "count": fit.hardware.count,
                 "usable_bytes": fit.hardware.usable_bytes,
+                "usable_source": fit.hardware.usable_source,
                 "verdict": fit.verdict,
                 "headroom_bytes": fit.headroom_bytes,
                 "max_batch": fit.max_batch,
                 "max_context": fit.max_context,
+                "best_precision": fit.best_precision,
+                "min_devices": fit.min_devices,
+                "reason": fit.reason,
             }
             for fit in report.fit
         ],
