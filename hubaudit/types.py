@@ -124,7 +124,7 @@ class RepoSnapshot:
     """All that an audit read of one repository at one commit: enough to replay the audit offline.
 
     ``chosen`` are the weights that were read, one set for each part of a pipeline; ``others`` those that were not, because they are the same
-    weights another way, or no part of the model. ``base`` is the model that an adapter is for.
+    weights another way, or no part of the model. ``base`` is the model that an adapter is for, ``base_reason`` why it was not read.
     """
 
     repo_id: str
@@ -142,6 +142,7 @@ class RepoSnapshot:
     chosen: tuple[WeightSet, ...] = ()
     others: tuple[WeightSet, ...] = ()
     base: RepoSnapshot | None = None
+    base_reason: str | None = None
 
 
 # --- what it means -------------------------------------------------------------------------------------------------------

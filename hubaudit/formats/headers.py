@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hubaudit.errors import MalformedFileError
 from hubaudit.formats.gguf import read_gguf
 from hubaudit.formats.safetensors import read_safetensors
 from hubaudit.formats.torch_zip import read_torch_zip
@@ -23,13 +22,17 @@ _READERS: dict[str, Callable[[ByteSource], WeightFile]] = {
 }
 
 
+#: How files start whose names tell nothing, such as those that huggingface_hub's cache names by their digest.
+_STARTS = {b"GGUF": "gguf", b"PK\x03\x04": "torch"}
+
+
 def read_header(source: ByteSource) -> WeightFile:
-    """Read and check the header of a file whose name shows a format that this tool reads.
+    """Read and check the header of a file, in the format that its name shows, else its first bytes.
 
     Raises:
-        MalformedFileError: its name shows no such format, or the file breaks its format's rules.
+        MalformedFileError: the file breaks its format's rules.
     """
-    read = _READERS.get(format_of(source.path.rpartition("/")[2]) or "")
-    if read is None:
-        raise MalformedFileError(source.path, "no weight file that this tool reads, by its name")
-    return read(source)
+    format = format_of(source.path.rpartition("/")[2])
+    if format not in _READERS:
+        format = _STARTS.get(source.read(0, 4), "safetensors")
+    return _READERS[format](source)

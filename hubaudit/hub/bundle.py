@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
+from dataclasses import replace
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
 
 from hubaudit._version import __version__
 from hubaudit.errors import MalformedFileError, NotFoundError
 from hubaudit.formats.documents import is_repo_path, parse_object
-from hubaudit.types import ReadProblem, RepoFile, RepoSnapshot, TensorInfo, WeightFile, WeightIndex
+from hubaudit.types import ReadProblem, RepoFile, RepoSnapshot, TensorInfo, WeightFile, WeightIndex, WeightSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,7 +107,15 @@ def _to_json(snapshot: RepoSnapshot) -> dict[str, Any]:
         "card": snapshot.card,
         "hub_parameters": None if snapshot.hub_parameters is None else dict(snapshot.hub_parameters),
         "problems": [{"path": problem.path, "reason": problem.reason} for problem in snapshot.problems],
+        "chosen": [_weight_set_to_json(one) for one in snapshot.chosen],
+        "others": [_weight_set_to_json(one) for one in snapshot.others],
+        "base": None if snapshot.base is None else _to_json(replace(snapshot.base, base=None)),
+        "base_reason": snapshot.base_reason,
     }
+
+
+def _weight_set_to_json(one: WeightSet) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in one.__slots__}
 
 
 def _from_json(bundle: dict[str, Any], source: Source) -> RepoSnapshot:
@@ -132,6 +141,22 @@ def _from_json(bundle: dict[str, Any], source: Source) -> RepoSnapshot:
         if bundle["hub_parameters"] is None
         else {_text(dtype): _size(count) for dtype, count in _object(bundle["hub_parameters"]).items()},
         problems=tuple(ReadProblem(path=_text(row["path"]), reason=_text(row["reason"])) for row in bundle["problems"]),
+        chosen=tuple(_weight_set(row) for row in bundle.get("chosen", ())),
+        others=tuple(_weight_set(row) for row in bundle.get("others", ())),
+        base=None if bundle.get("base") is None else _from_json({**_object(bundle["base"]), "base": None}, source),
+        base_reason=_text_or_none(bundle.get("base_reason")),
+    )
+
+
+def _weight_set(row: dict[str, Any]) -> WeightSet:
+    return WeightSet(
+        format=_text(row["format"]),
+        files=tuple(_path(path) for path in row["files"]),
+        size_bytes=_size_or_none(row["size_bytes"]),
+        variant=_text_or_none(row["variant"]),
+        index=None if row["index"] is None else _path(row["index"]),
+        missing=tuple(_path(path) for path in row["missing"]),
+        note=_text_or_none(row["note"]),
     )
 
 

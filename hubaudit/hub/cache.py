@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from hubaudit.types import RepoSnapshot
 
 #: Raised whenever an audit reads more of a repository than before, so that older snapshots are read anew.
-READS = "1"
+READS = "2"
 
 
 class SnapshotCache:
@@ -30,9 +31,9 @@ class SnapshotCache:
     def __init__(self, folder: Path | None = None) -> None:
         self._folder = folder
 
-    def known(self, reference: Reference) -> RepoSnapshot | None:
+    def known(self, reference: Reference, file: str | None = None) -> RepoSnapshot | None:
         """What was read of ``reference`` before: of its commit, or of what its branch or tag meant when the Hub was last asked."""
-        if reference.is_pinned and (snapshot := self.load(reference.name, str(reference.revision))) is not None:
+        if reference.is_pinned and (snapshot := self.load(reference.name, str(reference.revision), file)) is not None:
             return snapshot
         try:
             commit, _, repo_id = (
@@ -40,23 +41,25 @@ class SnapshotCache:
             )
         except (OSError, ValueError):
             return None
-        return self.load(repo_id, commit) if is_repo_id(repo_id) and COMMIT.fullmatch(commit) else None
+        return self.load(repo_id, commit, file) if is_repo_id(repo_id) and COMMIT.fullmatch(commit) else None
 
-    def load(self, repo_id: str, commit: str) -> RepoSnapshot | None:
-        """The snapshot of that commit, or ``None`` where it was not saved, or not by this version."""
+    def load(self, repo_id: str, commit: str, file: str | None = None) -> RepoSnapshot | None:
+        """The snapshot of that commit with the weights that ``file`` chose, or ``None`` where it was not saved, or not by this version."""
         try:
-            snapshot = read_bundle(self._folder_of(repo_id) / f"{commit}.json", source="cache")
+            snapshot = read_bundle(self._folder_of(repo_id) / _entry(commit, file), source="cache")
         except (NotFoundError, MalformedFileError, OSError):
             return None
         return snapshot if (snapshot.repo_id, snapshot.commit) == (repo_id, commit) else None
 
-    def save(self, snapshot: RepoSnapshot) -> None:
-        """Keep ``snapshot`` under its commit. A cache that cannot be written is no failure of the audit."""
+    def save(self, snapshot: RepoSnapshot, file: str | None = None) -> None:
+        """Keep ``snapshot`` under its commit and the ``file`` that chose its weights, without its base, which is kept under its own.
+
+        A cache that cannot be written is no failure of the audit.
+        """
         if snapshot.commit is not None:
+            kept = replace(snapshot, revision=None, base=None, base_reason=None)
             with suppress(OSError):
-                write_bundle(
-                    replace(snapshot, revision=None), self._folder_of(snapshot.repo_id) / f"{snapshot.commit}.json"
-                )
+                write_bundle(kept, self._folder_of(snapshot.repo_id) / _entry(snapshot.commit, file))
 
     def remember(self, reference: Reference, repo_id: str, commit: str) -> None:
         """Note what a name meant when the Hub was last asked, for audits offline: the commit, and the repository's name of today."""
@@ -86,3 +89,8 @@ class SnapshotCache:
             )
         except ValueError as error:  # a file lies where a folder should
             raise NotADirectoryError(str(error)) from None
+
+
+def _entry(commit: str, file: str | None) -> str:
+    """The name under which a snapshot lies. A path may be longer than a file's name, so its digest stands for it."""
+    return f"{commit}.json" if file is None else f"{commit}-{sha256(file.encode()).hexdigest()[:32]}.json"

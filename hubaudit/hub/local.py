@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,11 +14,13 @@ from huggingface_hub import constants
 
 from hubaudit.errors import CannotAuditError, MalformedFileError, NotFoundError, OfflineError
 from hubaudit.formats.documents import is_repo_path
-from hubaudit.formats.safetensors import read_safetensors
+from hubaudit.formats.headers import read_header
+from hubaudit.formats.weight_names import weight_name
+from hubaudit.formats.weight_sets import find_sets
 from hubaudit.hub.assemble import read_contents
 from hubaudit.hub.failures import OFFLINE_HINT
 from hubaudit.hub.reference import COMMIT
-from hubaudit.types import RepoFile, RepoSnapshot, Source
+from hubaudit.types import ReadProblem, RepoFile, RepoSnapshot, Source, WeightSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,15 +34,21 @@ _MAX_DEPTH = 8
 
 
 def read_folder(
-    name: str, *, source: Source = "local", repo_id: str | None = None, commit: str | None = None
+    name: str,
+    *,
+    source: Source = "local",
+    repo_id: str | None = None,
+    commit: str | None = None,
+    file: str | None = None,
 ) -> RepoSnapshot:
-    """The repository that lies in a folder, read as it would be on the Hub.
+    """The repository that lies in a folder, read as it would be on the Hub; ``file`` chooses its weights.
 
     Raises:
-        CannotAuditError: the folder cannot be listed.
+        CannotAuditError: the folder cannot be listed, or ``file`` is no weight file that can be read.
+        NotFoundError: ``file`` is not there.
     """
     reader = _FolderReader(Path(name))
-    contents = read_contents(reader)
+    contents = read_contents(reader, file=file)
     return RepoSnapshot(
         repo_id=repo_id or name,
         revision=None,
@@ -49,27 +59,65 @@ def read_folder(
         weights=tuple(contents.weights),
         indexes=tuple(contents.indexes),
         problems=tuple(contents.problems),
+        chosen=tuple(contents.chosen),
+        others=tuple(contents.others),
     )
 
 
 def read_file(name: str) -> RepoSnapshot:
-    """One weight file on its own: its tensors, and no config.
+    """One weight file on its own, with the other shards of its set that lie beside it: its tensors, and no config.
 
     Raises:
-        MalformedFileError: it is not a safetensors file, or breaks the format's rules.
+        MalformedFileError: it is no weight file that can be read, or breaks its format's rules.
     """
-    weights = read_safetensors(LocalFile(Path(name), Path(name).name))
-    files = (RepoFile(path=weights.path, size_bytes=weights.size_bytes),)
-    return RepoSnapshot(repo_id=name, revision=None, commit=None, source="local", files=files, weights=(weights,))
+    file = Path(name)
+    beside = _shards_beside(file)
+    weights = [read_header(LocalFile(file, file.name))]
+    problems = []
+    for path in beside.files:
+        if path != file.name:
+            try:
+                weights.append(read_header(LocalFile(file.with_name(path), path)))
+            except (MalformedFileError, NotFoundError) as error:
+                problems.append(ReadProblem(path=path, reason=error.message))
+    problems += [ReadProblem(path=path, reason="not beside the others") for path in beside.missing]
+    weights.sort(key=lambda one: one.path)
+    files = tuple(RepoFile(path=one.path, size_bytes=one.size_bytes) for one in weights)
+    return RepoSnapshot(
+        repo_id=name,
+        revision=None,
+        commit=None,
+        source="local",
+        files=files,
+        weights=tuple(weights),
+        problems=tuple(problems),
+        chosen=(replace(beside, format=weights[0].format, index=None),),
+    )
 
 
-def read_offline(reference: Reference, cache: SnapshotCache) -> RepoSnapshot:
+def _shards_beside(file: Path) -> WeightSet:
+    """The set that a file's name says it is one of. Without shards beside it, it stands alone."""
+    alone = WeightSet(format="", files=(file.name,), size_bytes=file.stat().st_size)
+    named = weight_name(file.name)
+    if named is None or not named.is_shard:
+        return alone
+    with suppress(OSError):
+        listing = [
+            RepoFile(path=path.name, size_bytes=path.stat().st_size) for path in file.parent.iterdir() if path.is_file()
+        ]
+        if len(listing) <= _MAX_FILES:
+            return next((one.weights for one in find_sets(listing) if file.name in one.weights.files), alone)
+    return alone
+
+
+def read_offline(reference: Reference, cache: SnapshotCache, *, file: str | None = None) -> RepoSnapshot:
     """A Hub repository without the Hub: from an earlier audit, else from the files that huggingface_hub has cached.
 
     Raises:
         OfflineError: neither holds that repository at that revision.
+        CannotAuditError, NotFoundError: ``file`` is no weight file there.
     """
-    if (known := cache.known(reference)) is not None:
+    if (known := cache.known(reference, file)) is not None:
         return known
     home = Path(constants.HF_HUB_CACHE) / f"models--{reference.name.replace('/', '--')}"
     commit = reference.revision if reference.is_pinned else _cached_reference(home, reference.revision or "main")
@@ -80,7 +128,7 @@ def read_offline(reference: Reference, cache: SnapshotCache) -> RepoSnapshot:
             f"offline, and `{reference.name}`{at} is not in the cache",
             hint=OFFLINE_HINT,
         )
-    return read_folder(str(folder), source="cache", repo_id=reference.name, commit=commit)
+    return read_folder(str(folder), source="cache", repo_id=reference.name, commit=commit, file=file)
 
 
 def _cached_reference(home: Path, revision: str) -> str | None:

@@ -37,7 +37,9 @@ class _RepoInfo:
     hub_parameters: Mapping[str, int] | None
 
 
-def fetch_from_hub(reference: Reference, session: HubSession, cache: SnapshotCache) -> RepoSnapshot:
+def fetch_from_hub(
+    reference: Reference, session: HubSession, cache: SnapshotCache, *, file: str | None = None
+) -> RepoSnapshot:
     """All that an audit needs of one repository.
 
     One question finds the commit; everything else is read at that commit, or comes from the cache where that commit was audited
@@ -46,13 +48,13 @@ def fetch_from_hub(reference: Reference, session: HubSession, cache: SnapshotCac
     Raises:
         HubauditError: the repository cannot be found or read, or the network fails.
     """
-    if reference.is_pinned and (known := cache.known(reference)) is not None:
+    if reference.is_pinned and (known := cache.known(reference, file)) is not None:
         return known
     info = _repo_info(reference, session)
     cache.remember(reference, info.repo_id, info.commit)
-    if (known := cache.load(info.repo_id, info.commit)) is not None:
+    if (known := cache.load(info.repo_id, info.commit, file)) is not None:
         return known
-    contents = read_contents(_HubReader(info, session, on_main=reference.revision in (None, "main")))
+    contents = read_contents(_HubReader(info, session, on_main=reference.revision in (None, "main")), file=file)
     snapshot = RepoSnapshot(
         repo_id=info.repo_id,
         revision=reference.revision,
@@ -65,8 +67,10 @@ def fetch_from_hub(reference: Reference, session: HubSession, cache: SnapshotCac
         library_name=info.library_name,
         hub_parameters=info.hub_parameters,
         problems=tuple(contents.problems),
+        chosen=tuple(contents.chosen),
+        others=tuple(contents.others),
     )
-    cache.save(snapshot)
+    cache.save(snapshot, file)
     return snapshot
 
 

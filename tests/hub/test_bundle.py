@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import stat
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,7 +21,16 @@ from hubaudit.formats.documents import is_repo_path
 from hubaudit.hub import bundle as bundles
 from hubaudit.hub import fetch
 from hubaudit.hub.bundle import read_bundle, write_bundle
-from hubaudit.types import ReadProblem, RepoFile, RepoSnapshot, TensorInfo, WeightFile, WeightIndex, Workload
+from hubaudit.types import (
+    ReadProblem,
+    RepoFile,
+    RepoSnapshot,
+    TensorInfo,
+    WeightFile,
+    WeightIndex,
+    WeightSet,
+    Workload,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +38,7 @@ if TYPE_CHECKING:
     from local_hub import LocalHub
 
 TEXT = st.text(max_size=20)
-PATHS = st.text(min_size=1, max_size=20).filter(is_repo_path)
+PATHS = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=20).filter(is_repo_path)
 SIZES = st.integers(0, 2**63 - 1)
 MAYBE_SIZES = st.none() | SIZES
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -38,7 +48,20 @@ JSON: st.SearchStrategy[Any] = st.recursive(
 )
 OBJECTS = st.dictionaries(TEXT, JSON, max_size=4)
 TENSORS = st.builds(TensorInfo, TEXT, TEXT, st.lists(SIZES, max_size=4).map(tuple), SIZES)
-SNAPSHOTS = st.builds(
+WEIGHT_SETS = st.lists(
+    st.builds(
+        WeightSet,
+        format=TEXT,
+        files=st.lists(PATHS, max_size=2).map(tuple),
+        size_bytes=MAYBE_SIZES,
+        variant=st.none() | TEXT,
+        index=st.none() | PATHS,
+        missing=st.lists(PATHS, max_size=2).map(tuple),
+        note=st.none() | TEXT,
+    ),
+    max_size=2,
+).map(tuple)
+ALONE = st.builds(
     RepoSnapshot,
     repo_id=TEXT,
     revision=st.none() | TEXT,
@@ -67,7 +90,12 @@ SNAPSHOTS = st.builds(
     library_name=st.none() | TEXT,
     hub_parameters=st.none() | st.dictionaries(TEXT, SIZES, max_size=2),
     problems=st.lists(st.builds(ReadProblem, path=TEXT, reason=TEXT), max_size=2).map(tuple),
+    chosen=WEIGHT_SETS,
+    others=WEIGHT_SETS,
+    base=st.none(),
+    base_reason=st.none() | TEXT,
 )
+SNAPSHOTS = st.builds(lambda snapshot, base: replace(snapshot, base=base), ALONE, st.none() | ALONE)
 IN_A_FOLDER = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 
