@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
+from collections import Counter
 from posixpath import normpath
 from typing import TYPE_CHECKING
 
@@ -51,7 +53,8 @@ def _parsed(content: bytes, path: str, *, may_repeat_keys: bool) -> Json:
     except UnicodeDecodeError as error:
         raise MalformedFileError(path, "not UTF-8", offset=error.start) from None
     except json.JSONDecodeError as error:
-        raise MalformedFileError(path, f"not JSON: {error.msg}", offset=error.pos) from None
+        mark = 3 if content.startswith(BOM_UTF8) else 0
+        raise MalformedFileError(path, f"not JSON: {error.msg}", offset=mark + byte_position(error)) from None
     except RecursionError:
         raise MalformedFileError(path, "JSON nested too deeply") from None
     except ValueError as error:
@@ -67,9 +70,14 @@ def without_repeats(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     """
     merged = dict(pairs)
     if len(merged) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {shown(next(key for key in keys if keys.count(key) > 1))} appears twice")
+        [(repeated, _)] = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {shown(repeated)} appears twice")
     return merged
+
+
+def byte_position(error: json.JSONDecodeError) -> int:
+    """The byte at which a UTF-8 text stops being JSON; Python counts characters."""
+    return len(error.doc[: error.pos].encode())
 
 
 def parse_index(content: bytes, path: str) -> WeightIndex:

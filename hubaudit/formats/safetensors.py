@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeGuard
 
 from hubaudit.data.dtypes import bits_of
 from hubaudit.errors import MalformedFileError
-from hubaudit.formats.documents import without_repeats
+from hubaudit.formats.documents import byte_position, without_repeats
 from hubaudit.formats.quoting import shown
 from hubaudit.types import TensorInfo, WeightFile
 
@@ -130,7 +130,9 @@ def _decode(text: bytes, path: str) -> dict[str, Json]:
     except UnicodeDecodeError as error:
         raise MalformedFileError(path, "the header is not UTF-8", offset=8 + error.start) from None
     except json.JSONDecodeError as error:
-        raise MalformedFileError(path, f"the header is not JSON: {error.msg}", offset=8 + error.pos) from None
+        raise MalformedFileError(
+            path, f"the header is not JSON: {error.msg}", offset=8 + byte_position(error)
+        ) from None
     except (RecursionError, ValueError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise MalformedFileError(path, f"the header is not acceptable JSON: {reason}", offset=8) from None
