@@ -25,8 +25,8 @@ def judge(facts: ModelFacts, workload: Workload, estimate: Estimate, devices: It
 def _judged(scale: Scale, estimate: Estimate, hardware: Hardware) -> Fit:
     usable_bytes = hardware.usable_bytes
     word, reason = verdict(estimate, hardware)
-    # Where a part of the estimate is missing, what more would fit cannot be known either.
-    is_known = not estimate.omitted
+    # Where a part of the estimate is missing, or how devices share it, what more would fit cannot be known either.
+    is_known = word != "unknown" and not estimate.omitted
     return Fit(
         hardware=hardware,
         verdict=word,

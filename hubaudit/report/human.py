@@ -43,7 +43,9 @@ def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
     parts += [_head("Memory"), _indented(Text(clean(workload_line(report.workload)), style="dim"))]
     parts.append(_indented(_components(report)))
     if report.fit:
-        parts += [_head("Does it fit?"), _indented(_fit(report)), _bullets(Text(note) for note in fit_notes(report))]
+        parts += [_head("Does it fit?"), _indented(_fit(report))]
+        remarks = [Text(note) for note in fit_notes(report)]
+        parts += [_bullets(remarks)] if remarks else []
     if report.variants:
         parts += [_head("The same workload with other weights"), _indented(_variants(report))]
     notes = [*report.estimate.assumptions, *report.facts.missing]

@@ -76,6 +76,7 @@ def test_a_person_sees_a_table(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert (code, err) == (0, "")
     assert max(map(len, out.splitlines())) <= 80
     part = out[out.index("Does it fit?") : out.index("The same workload")]
+    assert "\n\n\n" not in out
     for words in (
         "GeForce RTX 3070",
         "no",

@@ -113,6 +113,14 @@ def test_llama_8b_on_well_known_cards(gpu: str, quant: str | None, expected: str
     assert (fit.headroom_bytes >= 0) == (expected == "fits")
 
 
+def test_where_the_verdict_is_unknown_so_are_the_limits() -> None:
+    """Two cards of which one is not enough: neither a batch nor a context can be named, only the least number of cards."""
+    facts, workload = facts_of("llama-3.1-8b"), Workload()
+    (fit,) = judge(facts, workload, estimate(facts, workload), (hardware_named("t4x2"),))
+    assert (fit.verdict, fit.max_batch, fit.max_context, fit.best_precision) == ("unknown", None, None, None)
+    assert fit.min_devices == 2
+
+
 def test_a_report_of_the_cache_alone_says_so() -> None:
     """`--mode kv` weighs no weights."""
     facts, workload = facts_of("llama-3.1-8b"), Workload(mode="kv")
