@@ -43,17 +43,16 @@ def parse_bytes(text: str) -> int:
 
 def format_bytes(size_bytes: int) -> str:
     """A size for people, in binary units with two decimals: ``"1.86 GiB"``; below one KiB the bytes themselves."""
-    sign, size = ("-" if size_bytes < 0 else ""), abs(size_bytes)
     for name, factor in _BINARY:
-        if size >= factor:
-            return f"{sign}{_fixed(size, factor)} {name}"
-    return f"{sign}{size} B"
+        if _reaches(size_bytes, factor, 2**10):
+            return f"{_fixed(size_bytes, factor)} {name}"
+    return f"{size_bytes} B"
 
 
 def format_count(count: int) -> str:
     """A count for people: ``"494.03 M"``, ``"8.03 B"``; below a thousand the number itself."""
     for name, factor in _COUNTS:
-        if count >= factor:
+        if _reaches(count, factor, 10**3):
             return f"{_fixed(count, factor)} {name}"
     return str(count)
 
@@ -63,7 +62,12 @@ def format_gib(size_bytes: int) -> str:
     return _fixed(size_bytes, 2**30)
 
 
+def _reaches(value: int, unit: int, step: int) -> bool:
+    """Whether ``value`` is to be told in ``unit``: it is as large, or would round to that in the unit a ``step`` smaller."""
+    return 200 * abs(value) + unit // step >= 200 * unit
+
+
 def _fixed(value: int, unit: int) -> str:
-    """``value / unit`` with two decimals, rounded half up in integers, because floats would move the last digit of large sizes."""
-    hundredths = (value * 200 + unit) // (2 * unit)
-    return f"{hundredths // 100}.{hundredths % 100:02d}"
+    """``value / unit`` with two decimals, rounded half away from zero in integers, because floats would move the last digit of large sizes."""
+    hundredths = (abs(value) * 200 + unit) // (2 * unit)
+    return f"{'-' if value < 0 else ''}{hundredths // 100}.{hundredths % 100:02d}"

@@ -16,8 +16,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from local_repo import SAFETENSORS_DTYPE_BITS
 
+from hubaudit.data.dtypes import bits_of
 from hubaudit.errors import MalformedFileError
-from hubaudit.formats import safetensors as our
+from hubaudit.formats.documents import without_repeats
 from hubaudit.formats.safetensors import (
     FIRST_READ_BYTES,
     MAX_HEADER_BYTES,
@@ -586,7 +587,7 @@ def test_the_reference_knows_the_same_dtypes() -> None:
     with pytest.raises(library.SafetensorError, match="unknown variant") as caught:
         library.deserialize(made({"w": entry("X", [8], 0, 8)}, 8))
     named = re.findall("`([A-Z0-9_]+)`", str(caught.value).partition("expected")[2])
-    assert set(named) == set(SAFETENSORS_DTYPE_BITS) == set(our.bits_of())
+    assert set(named) == set(SAFETENSORS_DTYPE_BITS) == set(bits_of())
 
 
 @pytest.mark.oracle
@@ -605,7 +606,7 @@ def differs_by_design(content: bytes) -> bool:
     length = int.from_bytes(content[:8], "little")
     text = content[8 : 8 + length]
     try:
-        json.loads(text, object_pairs_hook=our.without_repeats)
+        json.loads(text, object_pairs_hook=without_repeats)
     except ValueError as error:
         if "appears twice" in str(error):
             return True
