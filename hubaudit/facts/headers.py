@@ -91,9 +91,9 @@ def _rows(groups: Iterable[TensorGroup], name: re.Pattern[str]) -> frozenset[int
 
 
 def _float_dtypes(groups: Iterable[TensorGroup]) -> tuple[str, ...]:
-    """Floating dtypes of the stored tensors, the one with most bytes first."""
+    """Floating dtypes of the stored tensors, the one with most bytes first. What is quantized has the dtype of its packing, not the model's."""
     stored: dict[str, int] = {}
     for group in groups:
-        if is_float(group.dtype) and group.extra != "buffer":
+        if is_float(group.dtype) and group.extra != "buffer" and group.kind != "scale" and group.bits is None:
             stored[group.dtype] = stored.get(group.dtype, 0) + group.stored_bytes
     return tuple(sorted(stored, key=lambda dtype: -stored[dtype]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
@@ -17,11 +17,12 @@ from hubaudit.facts.plan_from_headers import plan_from_headers
 from hubaudit.facts.quantization import Scheme, scheme_of
 from hubaudit.facts.skeleton import skeleton
 from hubaudit.facts.tensors import count_parameters, group_tensors
+from hubaudit.facts.unbuilt import mark_unbuilt, prediction_layers
 from hubaudit.facts.witnesses import hear, index_disagreements
 from hubaudit.types import LayerSpec, ModelFacts, ParameterCount, Quantization, TensorGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from hubaudit.types import Config, RepoSnapshot
 
@@ -54,7 +55,7 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
     said = no_config(_why_no_config(snapshot)) if reader is None else geometry_of(reader)
     architecture = _architecture(config)
     has_head = architecture is not None and architecture.endswith(_HEADED)
-    weights, headers = _weights(snapshot, said, reader)
+    weights, headers = _weights(snapshot, said, reader, architecture)
     quantization = _quantization(weights)
     testimony = hear(
         said,
@@ -88,42 +89,25 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
     )
 
 
-def _weights(snapshot: RepoSnapshot, said: Geometry, reader: ConfigReader | None) -> tuple[_Weights, HeaderFacts]:
+def _weights(
+    snapshot: RepoSnapshot, said: Geometry, reader: ConfigReader | None, architecture: str | None
+) -> tuple[_Weights, HeaderFacts]:
     tensors = [tensor for file in snapshot.weights for tensor in file.tensors]
     declared = scheme_of(snapshot.configs)
     scheme, held_by = unpacker(tensors, declared, [file.metadata for file in snapshot.weights])
-    groups = group_tensors(tensors, extra_of=_extra_of(said), held_by=held_by)
+    names = (tensor.name for tensor in tensors)
+    extra_of = prediction_layers(names, layers=said.layers.value, extra_layers=said.extra_layers)
+    groups = mark_unbuilt(
+        group_tensors(tensors, extra_of=extra_of, held_by=held_by),
+        architecture=architecture,
+        is_tied=said.tied_embeddings.value is True,
+    )
     headers = header_facts(groups)
     if tensors or reader is None:
-        groups = _mark_second_head(groups, said, headers)
         return _Weights(groups=groups, are_stored=True, where="header:all tensors", scheme=scheme), headers
     implied, reason = skeleton(reader)
     where = reason or "the config implies no tensors" if implied is None else "rule:the tensors that the config implies"
     return _Weights(groups=group_tensors(implied or ()), are_stored=False, where=where, scheme=declared), headers
-
-
-def _extra_of(said: Geometry) -> Callable[[str], str | None]:
-    """Multi-token-prediction layers: those past the last, where the config says that so many follow, or that are named so.
-
-    transformers 5.23 does not build them (``_keys_to_ignore_on_load_unexpected`` of the deepseek_v3, glm4_moe and qwen3_next models).
-    """
-    last = said.layers.value
-    beyond = () if last is None else range(last, last + min(said.extra_layers, 64))
-    starts = tuple(
-        f"{stem}layers.{index}."
-        for index in beyond
-        for stem in ("model.", "language_model.model.", "model.language_model.")
-    )
-    return lambda name: "mtp" if name.startswith(("mtp.", "model.mtp.", *starts)) else None
-
-
-def _mark_second_head(groups: tuple[TensorGroup, ...], said: Geometry, headers: HeaderFacts) -> tuple[TensorGroup, ...]:
-    """A head that the config ties to the embedding and the file stores all the same: loaded once."""
-    if said.tied_embeddings.value is not True or headers.head is None or headers.embedding is None:
-        return groups
-    if headers.head.shape != headers.embedding.shape:
-        return groups
-    return tuple(replace(group, extra="tied head") if group is headers.head else group for group in groups)
 
 
 def _parameters(weights: _Weights, said: Geometry) -> tuple[ParameterCount | None, str | None]:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"\.\d+(?![^.])")  # starts with a literal, which makes the search over 100,000 names quick
 _RARE_NUMBER = re.compile(r"(?:^|(?<=expert_))\d+(?![^.])")
+#: Buffers that a runtime loads and uses: statistics of batch norm.
+_LIVE_BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 #: Roles of which one token passes through `experts_per_token` of `experts`, not through all.
 _ROUTED = "expert"
 
@@ -72,7 +74,7 @@ def _group(
         count=count,
         parameters=None if held.parameters is None else count * held.parameters,
         stored_bytes=stored_bytes,
-        extra="buffer" if role == "buffer" and extra is None else extra,
+        extra="buffer" if role == "buffer" and extra is None and not pattern.endswith(_LIVE_BUFFERS) else extra,
         logical_shape=held.shape,
         bits=held.bits,
     )

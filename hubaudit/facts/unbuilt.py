@@ -1,0 +1,98 @@
+"""Which stored tensors a runtime does not build, and why: prediction layers past the last, buffers of older versions, second copies of tied weights."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from hubaudit.data import table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hubaudit.types import TensorGroup
+
+MTP = "mtp"
+TIED = "tied head"
+#: The language model's layers, and not those of a tower beside it.
+_LAYER = re.compile(r"(?:(?:model|language_model|llm|transformer|backbone)\.){0,3}layers\.(\d+)\.")
+#: Only a multi-token-prediction layer joins the embedding of the next token to the hidden state: DeepSeek-V3 (arXiv 2412.19437, section 2.2), GLM-4.5.
+_JOINS = (".eh_proj.weight", ".enorm.weight", ".hnorm.weight")
+_MAX_EXTRA_LAYERS = 64
+#: Weights that share the input embedding's data where the config ties them: `_tied_weights_keys` of the model classes, transformers 5.23.0.
+_EMBEDDING = re.compile(
+    r"(^|\.)(shared|embed_tokens|wte|word_embeddings|tok_embeddings|embed_in|embeddings\.word_embeddings)\.weight$"
+)
+_COPIES = re.compile(
+    r"(^|\.)(lm_head|embed_out|lm_head\.decoder|predictions\.decoder|vocab_projector|generator_lm_head)\.weight$"
+    r"|^output\.weight$|(^|\.)(encoder|decoder)\.embed_tokens\.weight$"
+)
+
+
+def prediction_layers(names: Iterable[str], *, layers: int | None, extra_layers: int) -> Callable[[str], str | None]:
+    """A function from a tensor's name to ``"mtp"`` where it belongs to a multi-token-prediction layer, ``None`` elsewhere.
+
+    Such are layers past the last where the config says that so many follow, and layers that hold what only such layers have. transformers 5.23
+    does not build them (``_keys_to_ignore_on_load_unexpected`` of deepseek_v3, glm4_moe, glm_moe_dsa, hy_v3).
+
+    Args:
+        names: all tensors' names.
+        layers: how many layers the config says the language model has.
+        extra_layers: how many prediction layers it says follow them.
+    """
+    found = {match[0] for name in names if name.endswith(_JOINS) and (match := _LAYER.match(name))}
+    said = set() if layers is None else {str(layers + index) for index in range(min(extra_layers, _MAX_EXTRA_LAYERS))}
+    if not found and not said:
+        return lambda _: None
+
+    def why(name: str) -> str | None:
+        match = _LAYER.match(name)
+        return MTP if match is not None and (match[1] in said or match[0] in found) else None
+
+    return why
+
+
+def mark_unbuilt(groups: Iterable[TensorGroup], *, architecture: str | None, is_tied: bool) -> tuple[TensorGroup, ...]:
+    """The groups, those named that no runtime builds: by unbuilt.toml, and second copies of tied weights."""
+    marked = [
+        group if group.extra is not None else replace(group, extra=_by_name(group.pattern, architecture))
+        for group in groups
+    ]
+    return _mark_tied_copies(marked) if is_tied else tuple(marked)
+
+
+@cache
+def _rows() -> tuple[tuple[re.Pattern[str], str, tuple[str, ...]], ...]:
+    rows = table("unbuilt.toml")["row"]
+    return tuple((re.compile(row["match"]), row["why"], tuple(row.get("architectures", ()))) for row in rows)
+
+
+def _by_name(pattern: str, architecture: str | None) -> str | None:
+    found = (why for match, why, only in _rows() if (not only or architecture in only) and match.search(pattern))
+    return next(found, None)
+
+
+def _mark_tied_copies(groups: Sequence[TensorGroup]) -> tuple[TensorGroup, ...]:
+    """Weights that the config ties to the input embedding and the file stores all the same: loaded once.
+
+    Of several embeddings of one size (an encoder's and a decoder's beside the shared one), the first that is no copy by its name is the one.
+    """
+    embeddings = [group for group in groups if group.extra is None and _EMBEDDING.search(group.pattern)]
+    if not embeddings:
+        return tuple(groups)
+    own = min(embeddings, key=lambda group: _COPIES.search(group.pattern) is not None)
+    return tuple(replace(group, extra=TIED) if _is_copy(group, own) else group for group in groups)
+
+
+def _is_copy(group: TensorGroup, embedding: TensorGroup) -> bool:
+    return (
+        group is not embedding
+        and group.extra is None
+        and group.count == embedding.count == 1
+        and group.shape == embedding.shape
+        and len(group.shape) == 2
+        and group.kind != "scale"
+        and _COPIES.search(group.pattern) is not None
+    )
