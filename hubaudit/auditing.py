@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hubaudit.estimate.infer import estimate, variants
 from hubaudit.estimate.setting import definite
-from hubaudit.facts.model import understand
+from hubaudit.facts.repository import understand
 from hubaudit.findings import find
 from hubaudit.types import Report, Subject, Workload
 

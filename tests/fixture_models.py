@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubaudit.facts.model import understand
+from hubaudit.facts.repository import understand
 from hubaudit.hub.bundle import read_bundle
 from hubaudit.types import RepoSnapshot, TensorInfo, WeightFile
 

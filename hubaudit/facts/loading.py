@@ -1,0 +1,82 @@
+"""What loading makes of stored tensors when no dtype is asked for: which dtype, which tensors keep their own, and so how many bytes."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hubaudit.data import table
+from hubaudit.data.dtypes import bits_of, is_float
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hubaudit.types import ModelFacts, Sourced, TensorGroup
+
+#: The role of an adapter's tensors, which lie on top of the model's own weights.
+ADAPTER = "adapter"
+#: The kind of an adapter's tensors that PEFT trains and holds in float32; copies of the model's own modules keep their kind.
+TUNER = "tuner"
+_LEAST_COMPUTE_BITS = 16
+
+
+def load_dtype(said: Sourced[str]) -> str:
+    """The dtype of floating weights once loaded: the config's or the files' (``dtype="auto"``, the default of transformers 5).
+
+    Floats narrower than 16 bit are computed with in bf16; where no dtype is known, torch's own default holds.
+    """
+    if said.value is None:
+        return "F32"
+    return said.value if bits_of()[said.value] >= _LEAST_COMPUTE_BITS else "BF16"
+
+
+def converts(group: TensorGroup) -> bool:
+    """Whether loading casts the group to the load dtype; a tensor known from a config alone has no dtype of its own yet."""
+    return group.dtype == "" or is_float(group.dtype)
+
+
+def kept_in_float32(architecture: str | None, dtype: str) -> Callable[[TensorGroup], bool]:
+    """Which tensors the model class keeps in float32 when it is loaded as ``dtype``: `_get_dtype_plan`, transformers 5.23.0."""
+    row = table("load_rules.json")["architectures"].get(architecture, {})
+    names = list(row.get("fp32_always", ())) if dtype in ("F16", "BF16") else []
+    names += row.get("fp32_under_fp16", ()) if dtype == "F16" else ()
+    if not names:
+        return lambda _: False
+    wanted = re.compile("|".join(name.replace("*", ".*") for name in names))
+    return lambda group: wanted.search(group.pattern) is not None
+
+
+def stays_packed(facts: ModelFacts) -> bool:
+    """Whether the weights are held as the files have them: quantized ones, and those of GGUF."""
+    return (facts.quantization is not None or facts.format == "gguf") and facts.stored_bytes is not None
+
+
+def resident_bytes(facts: ModelFacts) -> int | None:
+    """Bytes of the weights once loaded with no dtype asked for; ``None`` where no tensors are known. Of a whole, the sum of its parts'."""
+    if facts.components:
+        known = [part.resident_bytes for part in facts.components if part.resident_bytes is not None]
+        return sum(known) if known else None
+    groups = [group for group in facts.tensor_groups if group.extra is None]
+    if not groups:
+        return None
+    if stays_packed(facts):
+        return sum(group.stored_bytes for group in groups)
+    dtype = load_dtype(facts.dtype)
+    kept = kept_in_float32(facts.architecture, dtype)
+    sizes = [_group_bytes(group, dtype, is_float32=kept(group) or group.kind == TUNER) for group in groups]
+    return sum(size for size in sizes if size is not None) if None not in sizes else None
+
+
+def with_residence(facts: ModelFacts) -> ModelFacts:
+    """``facts`` with the bytes that they take once loaded."""
+    return replace(facts, resident_bytes=resident_bytes(facts))
+
+
+def _group_bytes(group: TensorGroup, dtype: str, *, is_float32: bool) -> int | None:
+    if not converts(group):
+        return group.stored_bytes
+    if group.parameters is None:
+        return None
+    width = max(32, bits_of().get(group.dtype, 0)) if group.kind == TUNER else 32 if is_float32 else bits_of()[dtype]
+    return group.parameters * width // 8
