@@ -136,7 +136,8 @@ def _deliver(
     if output_format == "human" and not any(not isinstance(result, tuple) for result in results):
         return
     try:
-        with click.open_file(output or "-", "w", encoding="utf-8") as stream:
+        # Half a character, which JSON can hold and UTF-8 cannot, is written as JSON spells it.
+        with click.open_file(output or "-", "w", encoding="utf-8", errors="backslashreplace") as stream:
             if output_format == "human":
                 _print_human(results, stream, with_explanation=with_explanation)
             else:

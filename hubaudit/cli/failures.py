@@ -14,7 +14,7 @@ from hubaudit.errors import HubauditError
 def report_failure(error: BaseException) -> int:
     """Print ``error`` for people on stderr and return the exit code. Tracebacks are for HUBAUDIT_DEBUG=1 only."""
     if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else 1
+        return _say(error.code, "", 1) if isinstance(error.code, str) else error.code or 0
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
