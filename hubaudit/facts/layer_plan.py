@@ -140,4 +140,4 @@ class _Planner:
         said = self._model.get("per_layer_config").value
         if not isinstance(said, Mapping):
             return {}
-        return {str(index): keys for index, keys in said.items() if isinstance(keys, Mapping)}
+        return {index.lstrip("0") or "0": keys for index, keys in said.items() if isinstance(keys, Mapping)}

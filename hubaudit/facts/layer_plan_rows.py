@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from hubaudit.facts.config_reader import ConfigReader
 
-TABLES = ("layer_plans.toml",)
+TABLES = ("layer_plans.toml", "layer_plans_remote.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,9 @@ class Row:
 
 def row_for(config: ConfigReader) -> tuple[Row, ConfigReader] | str:
     """The row that describes ``config`` and the section it speaks of, or the reason why there is none."""
+    reason = _unknown().get(config.model_type or "")
+    if reason is not None:
+        return reason
     rows = all_rows()
     model = config.language_model()
     if model.model_type is None:
@@ -61,6 +64,12 @@ def all_rows() -> Mapping[str, Row]:
                     raise ValueError(f"{model_type} has two rows")
                 found[model_type] = row
     return found
+
+
+@cache
+def _unknown() -> Mapping[str, str]:
+    """Model types whose caches cannot be told from the configuration, and why."""
+    return {model_type: row["reason"] for row in table(TABLES[0])["unknown"] for model_type in row["types"]}
 
 
 def _row(raw: Mapping[str, Any], default: Mapping[str, Any]) -> Row:
