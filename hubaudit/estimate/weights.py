@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-from hubaudit.data import table
-from hubaudit.data.dtypes import is_float, short_name
+from hubaudit.data.dtypes import short_name
 from hubaudit.estimate.component import component, given
+from hubaudit.facts.loading import ADAPTER, converts, kept_in_float32
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from hubaudit.estimate.component import Input
     from hubaudit.types import Component, ModelFacts, TensorGroup
@@ -27,16 +26,16 @@ def weights_in(facts: ModelFacts, dtype: str, bits: Input) -> Component | None:
     if facts.parameters is None:
         return None
     groups = _loaded(facts)
-    kept = _kept_in_float32(facts, dtype)
+    kept = kept_in_float32(facts.architecture, dtype)
     inputs = {
         "parameters": given(
-            _parameters(group for group in groups if _converts(group) and not kept(group)), facts.parameters.where
+            _parameters(group for group in groups if converts(group) and not kept(group)), facts.parameters.where
         ),
         "bits": bits,
         "float32_parameters": given(
-            _parameters(group for group in groups if _converts(group) and kept(group)), "table:load_rules.json"
+            _parameters(group for group in groups if converts(group) and kept(group)), "table:load_rules.json"
         ),
-        "integer_bytes": given(_stored(group for group in groups if not _converts(group)), facts.parameters.where),
+        "integer_bytes": given(_stored(group for group in groups if not converts(group)), facts.parameters.where),
     }
     formula = "parameters * bits // 8"
     formula += " + 4 * float32_parameters" if inputs["float32_parameters"].value else ""
@@ -68,11 +67,11 @@ def weights_quantized(facts: ModelFacts, quant: str, bits: Input) -> Component |
     kept = [group for group in groups if group not in converted]
     inputs = {
         "kept_parameters": given(
-            _parameters(group for group in kept if _converts(group)),
+            _parameters(group for group in kept if converts(group)),
             "embeddings, head, norms, biases, routers, experts",
         ),
         "kept_bits": bits,
-        "integer_bytes": given(_stored(group for group in kept if not _converts(group)), facts.parameters.where),
+        "integer_bytes": given(_stored(group for group in kept if not converts(group)), facts.parameters.where),
     }
     inputs |= _int8_inputs(converted) if quant == "int8" else _four_bit_inputs(converted)
     packed = (
@@ -105,23 +104,8 @@ def _four_bit_inputs(converted: list[TensorGroup]) -> dict[str, Input]:
 
 
 def _loaded(facts: ModelFacts) -> list[TensorGroup]:
-    return [group for group in facts.tensor_groups if group.extra is None]
-
-
-def _converts(group: TensorGroup) -> bool:
-    """Whether loading casts the group to the load dtype; a tensor known from a config alone has no dtype of its own yet."""
-    return group.dtype == "" or is_float(group.dtype)
-
-
-def _kept_in_float32(facts: ModelFacts, dtype: str) -> Callable[[TensorGroup], bool]:
-    """Which tensors the model class keeps in float32 when it is loaded as ``dtype``: `_get_dtype_plan`, transformers 5.23.0."""
-    row = table("load_rules.json")["architectures"].get(facts.architecture, {})
-    names = list(row.get("fp32_always", ())) if dtype in ("F16", "BF16") else []
-    names += row.get("fp32_under_fp16", ()) if dtype == "F16" else ()
-    if not names:
-        return lambda _: False
-    wanted = re.compile("|".join(name.replace("*", ".*") for name in names))
-    return lambda group: wanted.search(group.pattern) is not None
+    """What a runtime builds; an adapter on top is a component of its own."""
+    return [group for group in facts.tensor_groups if group.extra is None and group.role != ADAPTER]
 
 
 def _parameters(groups: Iterable[TensorGroup]) -> int:
