@@ -34,6 +34,8 @@ _DEPTH = 3
 UNNAMED = "unnamed"
 #: A repository may list as many patterns as it likes; beyond this many they are not tried, and only shapes tell.
 _MAX_PATTERNS = 64
+#: And as many settings; recipes have two or three.
+_MAX_SETTINGS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +99,10 @@ def _scheme(section: Mapping[str, Json], where: str) -> Scheme | None:
     named = _method_name(section)
     if named is None:
         return None
-    by_module, by_pattern, named_settings = _by_module(section)
+    by_module, by_pattern, named_settings = _by_module(section, named)
     own = _setting(section)
     everywhere = (own,) if own != Setting() else ()
-    settings = tuple(dict.fromkeys((*everywhere, *named_settings, *by_module.values())))
+    settings = tuple(dict.fromkeys((*everywhere, *named_settings, *by_module.values())))[:_MAX_SETTINGS]
     return Scheme(
         name=named,
         method=method_called(named),
@@ -153,20 +155,26 @@ def _setting(section: Mapping[str, Json]) -> Setting:
 
 
 def _by_module(
-    section: Mapping[str, Json],
+    section: Mapping[str, Json], named: str
 ) -> tuple[dict[str, Setting], tuple[tuple[str, Setting], ...], tuple[Setting, ...]]:
-    """Settings of single modules: MLX names them beside the common ones, compressed-tensors in the targets of its groups, HQQ under their tags."""
+    """Settings of single modules, of module patterns, and all others that are named.
+
+    MLX names modules beside the common setting, AutoRound under "extra_config", compressed-tensors in the targets of its groups; HQQ has a setting
+    for each kind of layer.
+    """
     by_module: dict[str, Setting] = {}
     by_pattern: list[tuple[str, Setting]] = []
     settings: list[Setting] = []
-    for key, value in section.items():
-        if key == "config_groups" and isinstance(value, Mapping):
-            for group in value.values():
-                _take_group(group, by_module, by_pattern, settings)
-        elif key == "quant_config" and isinstance(value, Mapping):
-            settings += _hqq_settings(value)
-        elif isinstance(value, Mapping) and (setting := _setting(value)).bits is not None:
-            by_module[key] = setting
+    groups, kinds = section.get("config_groups"), section.get("quant_config")
+    for group in groups.values() if isinstance(groups, Mapping) else ():
+        _take_group(group, by_module, by_pattern, settings)
+    if isinstance(kinds, Mapping):
+        settings += _hqq_settings(kinds)
+    method = method_called(named)
+    modules = section if method is not None and method.says else section.get("extra_config")
+    for module, value in modules.items() if isinstance(modules, Mapping) else ():
+        if isinstance(value, Mapping) and (setting := _setting(value)).bits is not None:
+            by_module[module] = setting
     return by_module, tuple(by_pattern), tuple(settings)
 
 

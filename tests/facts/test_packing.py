@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from packed_checkpoints import LLAMA_8B, LLAMA_70B, snapshot, tensor
 
 from hubaudit.facts.model import understand
+from hubaudit.facts.quantization import scheme_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -552,6 +553,55 @@ def _qwen_in_mlx(
         else:
             yield tensor(f"{stem}.q_norm.weight", "BF16", 128)
             yield tensor(f"{stem}.k_norm.weight", "BF16", 128)
+
+
+def test_gptq_of_a_real_file() -> None:
+    """GPTQ at 3 bits with one scale a row: the rule's tensors and their header fill the real file but for the metadata its writer left in it."""
+    folder = CORPUS / "TheBloke__Genz-70b-GPTQ"
+    if not folder.exists():
+        pytest.skip("the corpus is not here")
+    size = int((folder / "LFS_SIZES.tsv").read_text(encoding="utf-8").splitlines()[1].split("\t")[1])
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    tensors = list(made.llama(made.gptq(3, -1, bias=True), **LLAMA_70B | {"vocab": 32000}, dtype="F16"))
+    stored = sum(tensor.stored_bytes for tensor in tensors)
+    assert 0 < size - 8 - len(_header(tensors)) - stored < 500
+    facts = facts_of(tensors, config)
+    assert facts.parameters is not None, facts.parameters_reason
+    # What transformers 5.23.0 builds on the meta device, and AutoGPTQ's biases of all linear layers.
+    assert facts.parameters.total == 68_976_648_192 + 80 * (8192 + 1024 + 1024 + 8192 + 28672 + 28672 + 8192)
+
+
+def _header(tensors: Iterable[TensorInfo]) -> str:
+    """The JSON header of a safetensors file without metadata, wide dtypes first, then by name (safetensors 0.8.0, tensor.rs, ``prepare``)."""
+    entries, offset = {}, 0
+    for stored in sorted(tensors, key=lambda stored: (-made.BITS[stored.dtype], stored.name)):
+        entries[stored.name] = {
+            "dtype": stored.dtype,
+            "shape": list(stored.shape),
+            "data_offsets": [offset, offset + stored.stored_bytes],
+        }
+        offset += stored.stored_bytes
+    return json.dumps(entries, separators=(",", ":"))
+
+
+def test_real_configs_name_known_methods() -> None:
+    """Every quantization config of the corpus is understood: its method has a row, and what it names is a width that exists."""
+    if not CORPUS.exists():
+        pytest.skip("the corpus is not here")
+    found = {}
+    for folder in sorted(CORPUS.iterdir()):
+        names = ("config.json", "quantize_config.json", "quant_config.json", "hf_quant_config.json")
+        files = [folder / name for name in names if (folder / name).exists()]
+        scheme = scheme_of({file.name: json.loads(file.read_text(encoding="utf-8")) for file in files})
+        if scheme is not None:
+            found[folder.name] = scheme
+    assert len(found) >= 30
+    assert [name for name, scheme in found.items() if scheme.method is None] == []
+    widths = {setting.bits for scheme in found.values() for setting in scheme.settings}
+    assert widths <= {None, 2, 3, 4, 8}
+    assert found["Arp1tMoga__fast_qwen_Qwen3.5_quantized_"].named_for("lm_head") is None
+    assert len(found["Arp1tMoga__fast_qwen_Qwen3.5_quantized_"].by_module) == 74
+    assert found["moonshotai__Kimi-K2.5"].where == "config.json#text_config.quantization_config"
 
 
 # --- the libraries themselves --------------------------------------------------------------------------------------------------------
