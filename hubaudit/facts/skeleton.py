@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from hubaudit.data import table
 from hubaudit.data.dtypes import bits_of, dtype_named
-from hubaudit.facts.skeleton_expressions import Unknown
 from hubaudit.facts.skeleton_layout import Expansion, Line, Part, lines_of
+from hubaudit.facts.skeleton_scope import Reading, Unknown
 from hubaudit.types import TensorInfo
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Skeleton:
 
     ``kinds`` gives the kind of each parameter's module by the parameter's name (``linear``, ``conv1d``, ``embedding``, ``norm``, ``bias``,
     ``experts``, ``conv``, ``vector``, ``other``). ``buffers`` are those that a checkpoint stores though no optimizer sees them. ``assumed``
-    names the values that the file leaves to the configuration class, and where each came from.
+    names the values that the file leaves to the configuration class, and where each came from (``<model type>.<name>`` in sections).
     """
 
     architecture: str
@@ -58,12 +58,12 @@ def describe(config: ConfigReader) -> Skeleton | str:
     The class is the first of ``architectures``; where the configuration names none, the one that transformers' auto class for the model
     type's usual task would build.
     """
-    read: dict[str, str] = {}
+    reading = Reading(config)
     expansion = Expansion(_TABLES)
     try:
         row = _TABLES.row(config)
         task = _task(config, row)
-        expansion.model(config, read, task)
+        expansion.model(config, reading, task)
     except Unknown as unknown:
         return str(unknown)
     dtype = _dtype(config)
@@ -73,7 +73,7 @@ def describe(config: ConfigReader) -> Skeleton | str:
         tensors=tuple(_tensor(part, dtype) for part in parts if part.kind != "buffer"),
         kinds={part.name: part.kind for part in parts if part.kind != "buffer"},
         buffers=tuple(_tensor(part, dtype) for part in parts if part.kind == "buffer"),
-        assumed={name: where for name, where in read.items() if where.startswith(("default:", "rule:"))},
+        assumed={name: where for name, where in reading.where.items() if where.startswith(("default:", "rule:"))},
     )
 
 
@@ -159,7 +159,7 @@ def _task(config: ConfigReader, row: Mapping[str, Any]) -> str:
     if not named:
         return str(row["usual"])
     prefix = _class_name(config, row)
-    spelled = {_plain(other): task for other, task in row.get("instead", {}).items()}
+    spelled: dict[str, str] = {_plain(other): task for other, task in row.get("instead", {}).items()}
     spelled |= {_plain(known + task): task for task in _tasks(row) for known in (prefix, *row.get("also_named", []))}
     task = spelled.get(_plain(named[0]))
     if task is None:

@@ -1,4 +1,4 @@
-"""The small expressions of the skeleton tables: arithmetic and conditions over the values of one configuration.
+"""The small expressions of the skeleton tables: arithmetic and conditions over names and the values of one configuration.
 
 They are Python's syntax, parsed by Python and evaluated here: constants, names, ``section.name``, ``+ - * / // %``, comparisons, ``in``,
 ``and or not``, ``a if c else b``, ``list[i]`` and the functions below. Nothing else is understood, so a table cannot run code, and
@@ -12,14 +12,10 @@ import operator
 from collections.abc import Callable, Mapping
 from functools import cache
 from math import prod
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
-from hubaudit.facts.config_reader import ConfigReader
+from hubaudit.facts.skeleton_scope import Expression, Scope, Unknown, Value
 
-Value: TypeAlias = Any
-Expression: TypeAlias = "Callable[[Scope], Value]"
-
-_LARGEST: Final = 2**53
 _LARGEST_EXPONENT: Final = 64
 _ARITHMETIC: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
     ast.Add: operator.add,
@@ -39,78 +35,6 @@ _COMPARISONS: Final[Mapping[type, Callable[[Any, Any], bool]]] = {
     ast.In: lambda left, right: left in right,
     ast.NotIn: lambda left, right: left not in right,
 }
-
-
-class Unknown(Exception):  # noqa: N818 -- an answer, not a fault: it carries the reason out of a nested evaluation
-    """A value that the configuration does not give; ``str()`` is the reason."""
-
-
-class Scope:
-    """Names that an expression may use: what a table bound, innermost first, then the configuration's own values.
-
-    ``read`` collects where each value of the configuration came from. A binding is evaluated when it is first asked for, in the scope
-    that bound it, so that ``head_dim`` may be bound to an expression over the configuration's own ``head_dim``.
-    """
-
-    __slots__ = ("_bound", "_parent", "_values", "read", "reader")
-
-    def __init__(self, reader: ConfigReader, read: dict[str, str], parent: Scope | None = None) -> None:
-        self.reader = reader
-        self.read = read
-        self._parent = parent
-        self._bound: dict[str, tuple[Expression, Scope]] = {}
-        self._values: dict[str, Value] = {}
-
-    def inner(self) -> Scope:
-        """A scope inside this one."""
-        return Scope(self.reader, self.read, self)
-
-    def bind(self, name: str, expression: Expression, within: Scope) -> None:
-        """Let ``name`` stand for ``expression`` evaluated in ``within``."""
-        self._bound[name] = (expression, within)
-
-    def set(self, name: str, value: Value) -> None:
-        """Let ``name`` stand for ``value``."""
-        self._values[name] = value
-
-    def binds(self, name: str) -> bool:
-        """Whether a table bound ``name`` here or further out."""
-        return name in self._values or name in self._bound or (self._parent is not None and self._parent.binds(name))
-
-    def value(self, name: str) -> Value:
-        """What ``name`` stands for; ``Unknown`` where nobody says."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope._values:
-                return scope._values[name]
-            if name in scope._bound:
-                expression, within = scope._bound[name]
-                scope._values[name] = expression(within)
-                return scope._values[name]
-            scope = scope._parent
-        return self.configured(self.reader, name)
-
-    def configured(self, reader: ConfigReader, name: str) -> Value:
-        """The configuration's value of ``name``; ``None`` only where it is known to be null."""
-        answer = reader.get(name)
-        if answer.value is None and not reader.is_null(name):
-            raise Unknown(answer.where)
-        self.read[name] = answer.where
-        if isinstance(answer.value, int) and abs(answer.value) > _LARGEST:
-            raise Unknown(f"{answer.where} is larger than a count can be")
-        return answer.value
-
-    def section(self, name: str, model_type: str | None = None) -> ConfigReader:
-        """The nested configuration ``name``, read as ``model_type`` where one is given; ``text_config`` is wherever this model type keeps its language model."""
-        if model_type is not None:
-            return ConfigReader(self.reader.get(name).value, path=name, model_type=model_type)
-        found = self.reader.section(name)
-        if found is None and name == "text_config":
-            found = self.reader.language_model()
-            found = None if found is self.reader else found
-        if found is None:
-            raise Unknown(f"the configuration has no {name}")
-        return found
 
 
 # --- functions that an expression may call: their arguments come unevaluated --------------------------------------------------
@@ -134,19 +58,15 @@ def _labels(scope: Scope, otherwise: Value = 2) -> Value:
     """How many classes a classification head has: PreTrainedConfig counts ``id2label``, else takes ``num_labels``, else ``otherwise``."""
     named = scope.reader.get("id2label").value
     if isinstance(named, Mapping):
-        scope.read["id2label"] = scope.reader.get("id2label").where
+        scope.reading.where["id2label"] = scope.reader.get("id2label").where
         return len(named)
     counted = scope.reader.integer("num_labels")
-    scope.read["num_labels"] = counted.where if counted.value is not None else "default:PreTrainedConfig"
+    scope.reading.where["num_labels"] = counted.where if counted.value is not None else "default:PreTrainedConfig"
     return otherwise if counted.value is None else counted.value
 
 
 def _first(*values: Value) -> Value:
     return next((value for value in values if value is not None), None)
-
-
-def _count(values: Value, wanted: Value) -> int:
-    return sum(1 for value in values if value == wanted)
 
 
 def _ceil_div(left: Value, right: Value) -> Value:
@@ -169,13 +89,9 @@ def _at(entries: Value, index: Value, key: Value, otherwise: Value) -> Value:
 
 _FUNCTIONS: Final[Mapping[str, Callable[..., Value]]] = {
     "int": lambda value: int(_numbers([value])[0]),
-    "round": lambda value: round(_numbers([value])[0]),
-    "min": lambda *values: min(_numbers(list(values))),
     "max": lambda *values: max(_numbers(list(values))),
-    "sum": lambda values: sum(_numbers(list(values))),
     "len": len,
     "first": _first,
-    "count": _count,
     "ceil_div": _ceil_div,
     "round_up": lambda value, multiple: _ceil_div(value, multiple) * multiple,
     "items": lambda value: len(value) if isinstance(value, list) else 1,
@@ -235,7 +151,7 @@ def _attribute(node: ast.Attribute) -> Expression:
     if not isinstance(node.value, ast.Name):
         raise ValueError(f"not understood in a table: {ast.unparse(node)!r}")
     section = node.value.id
-    return lambda scope: scope.configured(scope.section(section), node.attr)
+    return lambda scope: scope.reading.value(scope.section(section), node.attr)
 
 
 def _arithmetic(node: ast.BinOp) -> Expression:

@@ -21,16 +21,17 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
-from hubaudit.facts.skeleton_expressions import Scope, Unknown, compiled, compiled_node
+from hubaudit.facts.skeleton_expressions import compiled, compiled_node
+from hubaudit.facts.skeleton_scope import Scope, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hubaudit.facts.config_reader import ConfigReader
-    from hubaudit.facts.skeleton_expressions import Expression, Value
+    from hubaudit.facts.skeleton_scope import Expression, Reading, Value
 
-MOST_PARTS: Final = 1_000_000
-MOST_LAYERS: Final = 100_000
+MOST_PARTS: Final = 100_000
+MOST_LAYERS: Final = 4_096
 _DEEPEST: Final = 40
 _BOUND = re.compile(r"\$(\w+)")
 _COMPUTED = re.compile(r"\{= ([^}]*)\}")
@@ -203,10 +204,10 @@ class Expansion:
         self._blocks = blocks
         self._depth = 0
 
-    def model(self, reader: ConfigReader, read: dict[str, str], task: str | None, prefix: str = "") -> None:
+    def model(self, reader: ConfigReader, reading: Reading, task: str | None, prefix: str = "") -> None:
         """Add the model that ``reader`` describes, as the class for ``task`` builds it."""
         lines, bindings, body = self._blocks.model(reader, task)
-        scope = Scope(reader, read)
+        scope = Scope(reader, reading)
         for name, expression in bindings.items():
             inner = scope.inner()
             inner.bind(name, compiled(expression), scope)
@@ -251,7 +252,7 @@ class Expansion:
         if item.what == "section":
             words = [str(argument(scope)) for argument in item.arguments[1:]]
             found = scope.section(item.first_word or "", *words[1:2])
-            self.model(found, scope.read, words[0] if words else None, inner)
+            self.model(found, scope.reading, words[0] if words else None, inner)
             return
         called = str(scope.value("body")) if item.what == "body" else item.what
         if scope.binds(called):  # a row chooses the block by a binding: let attention = "gqa"
