@@ -35,21 +35,34 @@ def models_own(snapshot: RepoSnapshot) -> Checkpoints:
     """
     notes: list[str] = []
     weights = [_model_of(file, notes) if file.format.startswith("torch") else file for file in snapshot.weights]
+    twins = {name for file in snapshot.weights for name in _shared(file)}
+    indexes = snapshot.indexes
+    if twins:
+        indexes = tuple(
+            replace(index, weight_map={name: path for name, path in index.weight_map.items() if name not in twins})
+            for index in indexes
+        )
     if len(weights) > 1 and all(_RANK.fullmatch(file.path) for file in weights):
         weights = list(_joined(weights))
         notes.append(f"{len(weights)} tensor-parallel slices: matrices are counted whole, vectors once")
-    return Checkpoints(snapshot=replace(snapshot, weights=tuple(weights)), notes=tuple(notes))
+    return Checkpoints(snapshot=replace(snapshot, weights=tuple(weights), indexes=indexes), notes=tuple(notes))
+
+
+def _shared(file: WeightFile) -> Mapping[str, Json]:
+    """Tensors that have all their elements in common with another one."""
+    shared = file.metadata.get("shared_tensors")
+    return shared if isinstance(shared, dict) and file.format.startswith("torch") else {}
 
 
 def _model_of(file: WeightFile, notes: list[str]) -> WeightFile:
     key = file.metadata.get("model_key")
-    shared = file.metadata.get("shared_tensors")
+    shared = _shared(file)
     start = f"{key}." if isinstance(key, str) and key else ""
     kept, left = [], []
     for tensor in file.tensors:
         if not tensor.name.startswith(start):
             left.append(tensor)
-        elif not isinstance(shared, dict) or tensor.name not in shared:
+        elif tensor.name not in shared:
             kept.append(TensorInfo(tensor.name[len(start) :], tensor.dtype, tensor.shape, tensor.stored_bytes))
     if left:
         keys = ", ".join(sorted({tensor.name.partition(".")[0][:40] for tensor in left})[:4])

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hubaudit.report.explain import explain
+from hubaudit.report.holdings import PARTS_HEAD, WEIGHTS_HEAD, part_rows, size_line, weights_rows
 from hubaudit.report.phrases import (
     FIT_HEAD,
     band,
@@ -39,7 +40,7 @@ _VERDICT_STYLE = {"fits": "green", "tight": "yellow", "no": "red", "unknown": "c
 
 def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
     """Everything that a person needs of one report."""
-    parts: list[RenderableType] = [Text(title(report), style="bold"), _indented(_facts(report))]
+    parts: list[RenderableType] = [Text(title(report), style="bold"), _indented(_facts(report)), *_holdings(report)]
     parts += [_head("Memory"), _indented(Text(clean(workload_line(report.workload)), style="dim"))]
     parts.append(_indented(_components(report)))
     if report.fit:
@@ -63,9 +64,37 @@ def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
 
 def _facts(report: Report) -> Text:
     plan = plan_line(report.facts)
-    lines = [identity(report.facts), *parameter_lines(report.facts), shape_line(report.facts)]
+    lines = [
+        identity(report.facts),
+        *parameter_lines(report.facts),
+        size_line(report.facts),
+        shape_line(report.facts),
+    ]
     lines += [f"cache layout: {clean(plan)}"] if plan else []
     return Text("\n".join(line for line in lines if line))
+
+
+def _holdings(report: Report) -> list[RenderableType]:
+    """Parts, and weights that are not counted, where there are any."""
+    made: list[RenderableType] = []
+    for head, columns, rows in (
+        ("Parts", PARTS_HEAD, part_rows(report.facts)),
+        ("Weights in the repository", WEIGHTS_HEAD, weights_rows(report.facts)),
+    ):
+        if rows:
+            made += [_head(head), _indented(_listed(columns, rows))]
+    return made
+
+
+def _listed(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+    """A table whose first and last columns are names, which are folded where they are long, and whose others are numbers."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for at, name in enumerate(columns):
+        is_name = at in (0, len(columns) - 1)
+        table.add_column(name, justify="left" if is_name else "right", no_wrap=not is_name, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
 
 
 def _components(report: Report) -> Table:

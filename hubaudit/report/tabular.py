@@ -6,6 +6,7 @@ import csv
 import io
 from typing import TYPE_CHECKING
 
+from hubaudit.report.holdings import PARTS_HEAD, WEIGHTS_HEAD, part_rows, size_line, weights_rows
 from hubaudit.report.phrases import (
     FIT_HEAD,
     band,
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "repo_id", "commit", "architecture", "model_type", "parameters", "active_parameters", "layers", "hidden_size", "attention_heads",
-    "kv_heads", "head_dim", "vocab_size", "max_positions", "dtype", "quantization", "file_bytes", "mode", "batch_size", "prompt_tokens",
-    "new_tokens", "weights_bytes", "kv_cache_bytes", "total_bytes", "low_bytes", "high_bytes", "fit", "findings", "error",
+    "kv_heads", "head_dim", "vocab_size", "max_positions", "dtype", "quantization", "format", "file_bytes", "resident_bytes", "mode",
+    "batch_size", "prompt_tokens", "new_tokens", "weights_bytes", "kv_cache_bytes", "total_bytes", "low_bytes", "high_bytes", "fit",
+    "findings", "error",
 )  # fmt: skip
 #: What spreadsheets take for the start of a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -50,7 +52,13 @@ def to_csv(rows: Iterable[Report | tuple[str, HubauditError]]) -> str:
 def to_markdown(report: Report) -> str:
     """The report as a section of a Markdown page."""
     lines = [f"## {_escaped(title(report))}", "", _escaped(identity(report.facts)), ""]
-    lines += [f"- {_escaped(line)}" for line in (*parameter_lines(report.facts), shape_line(report.facts)) if line]
+    said = (*parameter_lines(report.facts), size_line(report.facts), shape_line(report.facts))
+    lines += [f"- {_escaped(line)}" for line in said if line]
+    for head, columns, rows in (
+        ("Parts", PARTS_HEAD, part_rows(report.facts)),
+        ("Weights in the repository", WEIGHTS_HEAD, weights_rows(report.facts)),
+    ):
+        lines += ["", f"### {head}", "", *_table(columns, rows)] if rows else []
     lines += ["", f"### Memory ({_escaped(workload_line(report.workload))})", ""]
     lines += _table(
         ("component", "size", "exactness", "detail"),
@@ -125,7 +133,9 @@ def _values(report: Report) -> dict[str, object]:
             )
         },
         "quantization": None if facts.quantization is None else facts.quantization.method,
+        "format": facts.format,
         "file_bytes": facts.file_bytes,
+        "resident_bytes": facts.resident_bytes,
         "mode": workload.mode,
         "batch_size": workload.batch_size,
         "prompt_tokens": workload.prompt_tokens,

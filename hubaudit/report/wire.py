@@ -8,7 +8,17 @@ from hubaudit._version import __version__
 
 if TYPE_CHECKING:
     from hubaudit.errors import HubauditError
-    from hubaudit.types import Component, Estimate, LayerSpec, ModelFacts, ParameterCount, Report, Sourced, Workload
+    from hubaudit.types import (
+        Component,
+        Estimate,
+        LayerSpec,
+        ModelFacts,
+        ParameterCount,
+        Report,
+        Sourced,
+        WeightSet,
+        Workload,
+    )
 
 SCHEMA_VERSION = 1
 _SOURCED = (
@@ -111,14 +121,24 @@ def _facts(facts: ModelFacts) -> dict[str, Any]:
         "parameters_reason": facts.parameters_reason,
         "stored_bytes": facts.stored_bytes,
         "file_bytes": facts.file_bytes,
+        "resident_bytes": facts.resident_bytes,
+        "format": facts.format,
         "quantization": None
         if facts.quantization is None
         else {"method": facts.quantization.method, "bits": facts.quantization.bits, "where": facts.quantization.where},
         "layer_plan": _layer_plan(facts.layer_plan),
         "layer_plan_reason": facts.layer_plan_reason,
+        "name": facts.name,
+        "num_classes": None if facts.num_classes is None else facts.num_classes.value,
         "components": [_facts(part) for part in facts.components],
+        "chosen_weights": [_weight_set(one) for one in facts.chosen],
+        "other_weights": [_weight_set(one) for one in facts.other_weights],
         "missing": list(facts.missing),
     }
+
+
+def _weight_set(one: WeightSet) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in ("format", "variant", "files", "size_bytes", "missing", "note")}
 
 
 def _parameters(count: ParameterCount | None) -> dict[str, Any] | None:
