@@ -688,3 +688,36 @@ def test_transformers_fp8_experts(dtype: str, scale_format: str) -> None:
     )
     assert facts.parameters is not None, facts.parameters_reason
     assert facts.parameters.total == 4 * 3 * 256 * 128
+
+
+@pytest.mark.oracle
+def test_mlx_with_widths_of_single_modules_of_a_real_index(tmp_path: Path) -> None:
+    """A real MLX repository with 74 modules at another width: transformers' shapes, packed as its config says, have the index's names and bytes.
+
+    The count is what transformers 5.23.0 builds; the index's own total_parameters is 4,608 less.
+    """
+    folder = CORPUS / "Arp1tMoga__fast_qwen_Qwen3.5_quantized_"
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    if not folder.exists():
+        pytest.skip("the corpus is not here")
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    index = json.loads((folder / "model.safetensors.index.json").read_text(encoding="utf-8"))
+    plain = {key: value for key, value in config.items() if key not in ("quantization", "quantization_config")}
+    (tmp_path / "config.json").write_text(json.dumps(plain), encoding="utf-8")
+    with torch.device("meta"):
+        model = transformers.Qwen3_5ForConditionalGeneration(transformers.AutoConfig.from_pretrained(tmp_path))
+    tensors: list[TensorInfo] = []
+    for key, value in model.state_dict().items():
+        name = key.replace("model.language_model.", "language_model.model.").replace("model.visual.", "vision_tower.")
+        module = ("language_model." + name if name.startswith("lm_head") else name).removesuffix(".weight")
+        if f"{module}.scales" in index["weight_map"]:
+            said = config["quantization"].get(module, config["quantization"])
+            tensors += made.mlx(said["bits"], said["group_size"])(module, *value.shape)
+        else:
+            tensors.append(tensor(name, "BF16", *value.shape))
+    assert {stored.name for stored in tensors} == set(index["weight_map"])
+    assert sum(stored.stored_bytes for stored in tensors) == index["metadata"]["total_size"]
+    facts = facts_of(tensors, config)
+    assert facts.parameters is not None, facts.parameters_reason
+    assert facts.parameters.total == sum(parameter.numel() for parameter in model.parameters()) == 27_356_728_560
