@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hubaudit.cli.options import access_options, hardware_options
+from hubaudit.cli.options import access_options, engine_options, hardware_options
 
 if TYPE_CHECKING:
     from hubaudit.errors import HubauditError
@@ -43,7 +43,7 @@ _NEEDED_LATER = {
 )
 @click.option("--dtype", metavar="DTYPE", help="Load weights as fp32, bf16 or fp16. Default: as transformers would.")
 @click.option("--quant", type=click.Choice(["int8", "nf4", "fp4"]), help="Quantize with bitsandbytes while loading.")
-@click.option("--kv-dtype", metavar="DTYPE", help="Dtype of the KV cache. Default: that of the computation.")
+@engine_options
 @click.option(
     "--attention",
     type=click.Choice(["sdpa", "eager", "flash"]),

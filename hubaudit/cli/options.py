@@ -42,6 +42,44 @@ def hardware_options(command: F) -> F:
     return command
 
 
+def engine_options(command: F) -> F:
+    """Which engine runs the model, and what it keeps between tokens. What an engine does not have is refused when it is known."""
+    for option in reversed(
+        (
+            click.option(
+                "--runtime",
+                type=click.Choice(["transformers", "vllm", "llama.cpp"]),
+                default="transformers",
+                show_default=True,
+                help="The engine that runs it: each keeps, rounds and pads in its own way.",
+            ),
+            click.option(
+                "--cache",
+                metavar="CACHE",
+                help="transformers: dynamic, static, offloaded, offloaded_static, quantized; vllm: paged, paged_full (no hybrid manager); "
+                "llama.cpp: swa, swa_full, expanded (all heads of latent attention). Default: the first.",
+            ),
+            click.option(
+                "--max-cache-len", type=click.IntRange(1), help="Tokens that a static cache is sized for, where more."
+            ),
+            click.option(
+                "--kv-dtype",
+                metavar="DTYPE",
+                help="auto (as the engine decides), bf16, fp16, fp32; int8, int4, int2 and fp8 in transformers' quantized cache; fp8, "
+                "fp8_e5m2 and nvfp4 in vLLM; q8_0, q4_0, q5_1 and more in llama.cpp.",
+            ),
+            click.option(
+                "--draft-tokens",
+                type=click.IntRange(0),
+                default=0,
+                help="Tokens that speculative decoding drafts at once; vLLM and llama.cpp keep a state for each.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
 def access_options(command: F) -> F:
     """How the Hub, or the cache, is read."""
     for option in reversed(

@@ -1,16 +1,19 @@
-"""Bytes that the layers keep between tokens: the KV cache, cross-attention caches and recurrent states."""
+"""Bytes that the layers keep between tokens under transformers: the KV cache, cross-attention caches and recurrent states.
+
+The default cache, which grows with the tokens. The terms of its formula serve the other caches of the library too.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hubaudit.data.dtypes import bits_of, short_name
 from hubaudit.estimate.component import Input, component, given
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from hubaudit.estimate.setting import Setting
     from hubaudit.types import CacheTensor, Component, LayerSpec, ModelFacts
@@ -19,18 +22,45 @@ _TEXTBOOK = "2 * layers * kv_heads * head_dim * batch_size * (prompt_tokens + ne
 _SOURCE = "what the cache classes of transformers 5.23.0 (cache_utils.py) hold after the last new token, rounded up by one token"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counting:
+    """How many tokens each kind of entry is counted in: a formula for each word of ``CacheTensor.grows_with``, and its further inputs."""
+
+    formulas: Mapping[str, str]
+    source: str = _SOURCE
+    inputs: Mapping[str, Input] = field(default_factory=dict)
+
+
 def cache_components(facts: ModelFacts, setting: Setting) -> tuple[Component, ...]:
     """What the layers keep for the whole workload: nothing for an encoder, and nothing at all where the plan is unknown."""
-    owned = [tensor for layer in facts.layer_plan or () if layer.shares_cache_with is None for tensor in layer.tensors]
-    growing = [tensor for tensor in owned if tensor.elements_per_token]
-    crossing = [tensor for tensor in growing if tensor.grows_with == "encoder_tokens"]
+    owned = owned_tensors(facts.layer_plan or ())
+    counting = as_they_come(facts)
     parts = (
-        _textbook(facts, setting)
-        or _growing("kv_cache", [tensor for tensor in growing if tensor not in crossing], setting, facts),
-        _growing("cross_cache", crossing, setting, facts),
-        _fixed(owned, setting, facts),
+        _textbook(facts, setting) or grown("kv_cache", _growing(owned), counting, setting, facts),
+        grown("cross_cache", _crossing(owned), counting, setting, facts),
+        states(owned, setting, facts),
     )
     return tuple(part for part in parts if part is not None)
+
+
+def owned_tensors(plan: Iterable[LayerSpec]) -> list[CacheTensor]:
+    """All tensors of the layers that do not read another's."""
+    return [tensor for layer in plan if layer.shares_cache_with is None for tensor in layer.tensors]
+
+
+def as_they_come(facts: ModelFacts) -> Counting:
+    """Entries of a growing cache. A decoder behind an encoder sees the generated tokens only."""
+    tokens = "new_tokens" if facts.family == "encoder-decoder" else "(prompt_tokens + new_tokens)"
+    words = ("prompt_tokens", "new_tokens", "encoder_tokens")
+    return Counting(formulas={"tokens": tokens, **{word: word for word in words}})
+
+
+def _growing(owned: list[CacheTensor]) -> list[CacheTensor]:
+    return [tensor for tensor in owned if tensor.elements_per_token and tensor.grows_with != "encoder_tokens"]
+
+
+def _crossing(owned: list[CacheTensor]) -> list[CacheTensor]:
+    return [tensor for tensor in owned if tensor.elements_per_token and tensor.grows_with == "encoder_tokens"]
 
 
 def _base_inputs(setting: Setting) -> dict[str, Input]:
@@ -96,8 +126,10 @@ class _Growth:
         return entries if self.window_tokens is None else f"min({entries}, {self.window_tokens})"
 
 
-def _growing(id: str, tensors: Iterable[CacheTensor], setting: Setting, facts: ModelFacts) -> Component | None:
-    """Entries that come with the tokens, added up over the layers: one term for each way of growing."""
+def grown(
+    id: str, tensors: Iterable[CacheTensor], counting: Counting, setting: Setting, facts: ModelFacts
+) -> Component | None:
+    """Entries that come with the tokens, added up over the layers: one term for each way of growing. ``None`` where there are none."""
     sums: Counter[_Growth] = Counter()
     for tensor in tensors:
         growth = _Growth(
@@ -106,42 +138,35 @@ def _growing(id: str, tensors: Iterable[CacheTensor], setting: Setting, facts: M
         sums[growth] += tensor.elements_per_token
     if not sums:
         return None
-    inputs = _base_inputs(setting)
+    inputs = {**_base_inputs(setting), **counting.inputs}
     terms = []
     for growth, elements in sorted(sums.items(), key=lambda item: item[0].label):
-        inputs[f"{growth.label}_elements"] = given(
-            elements, f"elements an entry over all layers ({_plan_where(facts)})"
-        )
+        inputs[f"{growth.label}_elements"] = given(elements, f"elements an entry over all layers ({plan_where(facts)})")
         bits = "kv_bits" if growth.dtype is None else str(bits_of()[growth.dtype])
-        terms.append(f"{growth.label}_elements * {growth.kept(_counted(growth.grows_with, facts))} * {bits}")
+        terms.append(f"{growth.label}_elements * {growth.kept(counting.formulas[growth.grows_with])} * {bits}")
     formula = f"batch_size * ({' + '.join(terms)}) // 8"
-    return component(id, "KVCache", formula, inputs, exactness="exact", source=_SOURCE)
+    return component(id, "KVCache", formula, inputs, exactness="exact", source=counting.source)
 
 
-def _counted(grows_with: str, facts: ModelFacts) -> str:
-    """The tokens that entries are counted in. A decoder behind an encoder sees the generated tokens only."""
-    if grows_with != "tokens":
-        return grows_with
-    return "new_tokens" if facts.family == "encoder-decoder" else "(prompt_tokens + new_tokens)"
-
-
-def _fixed(owned: list[CacheTensor], setting: Setting, facts: ModelFacts) -> Component | None:
-    """States whose size does not depend on the tokens."""
+def states(owned: Iterable[CacheTensor], setting: Setting, facts: ModelFacts) -> Component | None:
+    """States whose size does not depend on the tokens; ``None`` where there are none."""
     sums: Counter[int] = Counter()
     for tensor in owned:
         if tensor.fixed_elements:
-            sums[setting.kv_bits.value if tensor.dtype is None else bits_of()[tensor.dtype]] += tensor.fixed_elements
+            width = setting.dtype_bits.value if tensor.dtype is None else bits_of()[tensor.dtype]
+            sums[width] += tensor.fixed_elements
     if not sums:
         return None
     inputs: dict[str, Input] = {"batch_size": setting.batch_size}
     terms = []
     for width, elements in sorted(sums.items()):
-        inputs[f"state_elements_{width}_bit"] = given(elements, f"over all layers ({_plan_where(facts)})")
+        inputs[f"state_elements_{width}_bit"] = given(elements, f"over all layers ({plan_where(facts)})")
         terms.append(f"state_elements_{width}_bit * {width}")
     formula = f"batch_size * ({' + '.join(terms)}) // 8"
     return component("recurrent_state", "KVCache", formula, inputs, exactness="exact", source=_SOURCE)
 
 
-def _plan_where(facts: ModelFacts) -> str:
+def plan_where(facts: ModelFacts) -> str:
+    """Where the layer plan was read, in at most two places."""
     places = dict.fromkeys(layer.where for layer in facts.layer_plan or ())
     return "; ".join(list(places)[:2])

@@ -11,7 +11,7 @@ from hubaudit.types import Component
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hubaudit.types import Category, Exactness, Sourced
+    from hubaudit.types import Category, Exactness, Omission, Sourced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,22 @@ class Input:
 
     value: int
     where: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What one model of the estimator found: components, what it could not know, and what it took for granted."""
+
+    components: tuple[Component, ...] = ()
+    omitted: tuple[Omission, ...] = ()
+    assumptions: tuple[str, ...] = ()
+
+    def __add__(self, other: Parts) -> Parts:
+        return Parts(
+            components=self.components + other.components,
+            omitted=self.omitted + other.omitted,
+            assumptions=self.assumptions + other.assumptions,
+        )
 
 
 def given(value: int, where: str) -> Input:

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING
 
 from hubaudit.data.dtypes import bits_of, short_name
 from hubaudit.errors import UsageError
-from hubaudit.estimate.activations import forward_components
-from hubaudit.estimate.cache import cache_components
-from hubaudit.estimate.overhead import cuda_context, workspace
+from hubaudit.estimate.component import Parts
+from hubaudit.estimate.runtimes import RUNTIMES
 from hubaudit.estimate.setting import Setting, settle
 from hubaudit.estimate.weights import weights_as_stored, weights_in, weights_quantized
-from hubaudit.types import Component, Estimate, Omission, Variant
+from hubaudit.types import Estimate, Omission, Variant
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from hubaudit.types import ModelFacts, Workload
 
 _VARIANTS = (("F32", None), ("BF16", None), ("F16", None), ("BF16", "int8"), ("BF16", "nf4"))
@@ -37,13 +34,10 @@ def estimate(facts: ModelFacts, workload: Workload) -> Estimate:
     setting = settle(facts, workload)
     if workload.mode == "train":
         raise UsageError("training is not estimated yet", hint="use --mode infer or --mode kv")
-    parts, omitted = _kv(facts, setting)
-    if workload.mode == "infer":
-        weights = _weights(facts, setting)
-        forward, forward_omitted = forward_components(facts, setting)
-        parts = ((weights,) if isinstance(weights, Component) else ()) + parts + forward + (workspace(), cuda_context())
-        omitted = ((weights,) if isinstance(weights, Omission) else ()) + omitted + forward_omitted
-    return _summed(parts, omitted, setting)
+    if workload.mode == "kv":
+        return _summed(_cache(facts, setting), setting)
+    beside = RUNTIMES[setting.runtime].beside(facts, setting)
+    return _summed(_weights(facts, setting) + _cache(facts, setting) + beside, setting)
 
 
 def variants(facts: ModelFacts, workload: Workload) -> tuple[Variant, ...]:
@@ -53,6 +47,8 @@ def variants(facts: ModelFacts, workload: Workload) -> tuple[Variant, ...]:
     """
     if workload.mode != "infer" or facts.parameters is None or facts.quantization is not None:
         return ()
+    if workload.runtime != "transformers":
+        return ()  # each engine has its own ways to quantize
     return tuple(_variant(facts, facts.parameters.loaded, workload, dtype, quant) for dtype, quant in _VARIANTS)
 
 
@@ -68,7 +64,7 @@ def _variant(facts: ModelFacts, parameters: int, workload: Workload, dtype: str,
     )
 
 
-def _weights(facts: ModelFacts, setting: Setting) -> Component | Omission:
+def _weights(facts: ModelFacts, setting: Setting) -> Parts:
     is_packed = facts.quantization is not None and facts.stored_bytes is not None
     if setting.quant is not None and is_packed:
         raise UsageError(
@@ -81,26 +77,28 @@ def _weights(facts: ModelFacts, setting: Setting) -> Component | Omission:
         made = weights_quantized(facts, setting.quant, setting.dtype_bits)
     else:
         made = weights_in(facts, setting.dtype, setting.dtype_bits)
-    return made or Omission(id="weights", reason=facts.parameters_reason or "no tensors are known")
+    if made is None:
+        return Parts(omitted=(Omission(id="weights", reason=facts.parameters_reason or "no tensors are known"),))
+    return Parts(components=(RUNTIMES[setting.runtime].loaded(facts, made),))
 
 
-def _kv(facts: ModelFacts, setting: Setting) -> tuple[tuple[Component, ...], tuple[Omission, ...]]:
+def _cache(facts: ModelFacts, setting: Setting) -> Parts:
     if facts.layer_plan is None:
-        return (), (Omission(id="kv_cache", reason=facts.layer_plan_reason or "the cache's layout is not known"),)
-    return cache_components(facts, setting), ()
+        reason = facts.layer_plan_reason or "the cache's layout is not known"
+        return Parts(omitted=(Omission(id="kv_cache", reason=reason),))
+    return RUNTIMES[setting.runtime].cache(facts, setting)
 
 
-def _summed(parts: Iterable[Component], omitted: tuple[Omission, ...], setting: Setting) -> Estimate:
-    parts = tuple(parts)
-    said = setting.assumptions
-    if omitted:
-        said = (*said, f"not in the total: {', '.join(part.id for part in omitted)}")
+def _summed(parts: Parts, setting: Setting) -> Estimate:
+    said = (*setting.assumptions, *parts.assumptions)
+    if parts.omitted:
+        said = (*said, f"not in the total: {', '.join(part.id for part in parts.omitted)}")
     return Estimate(
         fidelity="formula",
-        components=parts,
-        total_bytes=sum(part.bytes for part in parts),
-        low_bytes=sum(part.low_bytes for part in parts),
-        high_bytes=sum(part.high_bytes for part in parts),
+        components=parts.components,
+        total_bytes=sum(part.bytes for part in parts.components),
+        low_bytes=sum(part.low_bytes for part in parts.components),
+        high_bytes=sum(part.high_bytes for part in parts.components),
         assumptions=said,
-        omitted=omitted,
+        omitted=parts.omitted,
     )

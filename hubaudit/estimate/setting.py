@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from hubaudit.data.dtypes import bits_of, dtype_named, is_float, short_name
 from hubaudit.errors import UsageError
 from hubaudit.estimate.component import Input, given
+from hubaudit.estimate.kv_dtype import default_quantized, kv_type, runtime_row
 
 if TYPE_CHECKING:
+    from hubaudit.estimate.kv_dtype import KvType
     from hubaudit.types import ModelFacts, Workload
 
 DEFAULT_PROMPT_TOKENS = 2048
@@ -20,7 +22,11 @@ QUANTS = ("int8", "nf4", "fp4")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One workload on one model, definite. ``dtype`` is what floating weights are loaded in and computed with."""
+    """One workload on one model, definite.
+
+    ``dtype`` is what floating weights are loaded in and computed with, ``kv`` the type of cached keys and values under ``runtime``, ``cache``
+    one of that engine's caches, ``max_cache_len`` the size asked for a static one (0 where none was).
+    """
 
     batch_size: Input
     prompt_tokens: Input
@@ -28,11 +34,19 @@ class Setting:
     encoder_tokens: Input
     dtype: str
     dtype_bits: Input
-    kv_dtype: str
-    kv_bits: Input
+    kv: KvType
     quant: str | None
     attention: str
+    runtime: str
+    cache: str
+    max_cache_len: Input
+    draft_tokens: Input
     assumptions: tuple[str, ...]
+
+    @property
+    def kv_bits(self) -> Input:
+        """Width of one cached element, for the types of which an element has one."""
+        return self.kv.bits
 
 
 def settle(facts: ModelFacts, workload: Workload) -> Setting:
@@ -44,9 +58,14 @@ def settle(facts: ModelFacts, workload: Workload) -> Setting:
     assumptions: list[str] = []
     prompt, new = _tokens(facts, workload, assumptions)
     dtype, dtype_where = _dtype(facts, workload, assumptions)
-    kv_dtype, kv_where = _kv_dtype(workload, dtype, dtype_where)
+    cache, kv = _cache(facts, workload, dtype, dtype_where)
     if workload.quant is not None and workload.quant not in QUANTS:
         raise UsageError(f"unknown quantization `{workload.quant}`", hint=f"one of {', '.join(QUANTS)}")
+    if workload.quant is not None and workload.runtime != "transformers":
+        raise UsageError(
+            f"--quant is bitsandbytes under transformers; {workload.runtime} quantizes otherwise",
+            hint="audit a repository whose weights are quantized",
+        )
     return Setting(
         batch_size=given(_at_least_one(workload.batch_size, "batch size"), "workload"),
         prompt_tokens=prompt,
@@ -54,10 +73,13 @@ def settle(facts: ModelFacts, workload: Workload) -> Setting:
         encoder_tokens=_encoder_tokens(facts, workload, prompt, assumptions),
         dtype=dtype,
         dtype_bits=given(bits_of()[dtype], dtype_where),
-        kv_dtype=kv_dtype,
-        kv_bits=given(bits_of()[kv_dtype], kv_where),
+        kv=kv,
         quant=workload.quant,
         attention=workload.attention,
+        runtime=workload.runtime,
+        cache=cache,
+        max_cache_len=given(workload.max_cache_len or 0, "workload"),
+        draft_tokens=given(workload.draft_tokens, "workload"),
         assumptions=tuple(assumptions),
     )
 
@@ -71,7 +93,8 @@ def definite(facts: ModelFacts, workload: Workload) -> Workload:
         new_tokens=setting.new_tokens.value,
         encoder_tokens=setting.encoder_tokens.value,
         dtype=short_name(setting.dtype),
-        kv_dtype=short_name(setting.kv_dtype),
+        kv_dtype=setting.kv.name,
+        cache=setting.cache,
     )
 
 
@@ -130,17 +153,24 @@ def _dtype(facts: ModelFacts, workload: Workload, assumptions: list[str]) -> tup
     return "F32", "default:torch.get_default_dtype()"
 
 
-def _kv_dtype(workload: Workload, dtype: str, where: str) -> tuple[str, str]:
-    """``auto`` is the compute dtype: transformers caches what the projections give."""
-    if workload.kv_dtype is None or workload.kv_dtype == "auto":
-        return dtype, where
-    named = {"int8": "I8"}.get(workload.kv_dtype, dtype_named(workload.kv_dtype))
-    if named is None:
-        raise UsageError(
-            f"unknown KV cache dtype `{workload.kv_dtype}`",
-            hint="one of auto, bf16, fp16, fp32, fp8_e4m3, fp8_e5m2, int8",
-        )
-    return named, "workload"
+def _cache(facts: ModelFacts, workload: Workload, dtype: str, where: str) -> tuple[str, KvType]:
+    """The engine's cache and its type, each as asked or as the other or the engine decides."""
+    caches = runtime_row(workload.runtime)["caches"]
+    kv = kv_type(workload.runtime, workload.kv_dtype, facts, dtype, where)
+    cache = workload.cache or kv.cache or caches[0]
+    if cache not in caches:
+        raise UsageError(f"{workload.runtime} has no cache called `{cache}`", hint=f"one of {', '.join(caches)}")
+    if cache == "quantized" and kv.cache is None:
+        if workload.kv_dtype not in (None, "auto"):
+            raise UsageError(f"a quantized cache does not hold {kv.name}", hint="--kv-dtype int8, int4, int2 or fp8")
+        kv = default_quantized()
+    if kv.cache is not None and kv.cache != cache:
+        raise UsageError(f"a {cache} cache does not hold {kv.name}", hint=f"--cache {kv.cache}")
+    if workload.max_cache_len is not None and "static" not in cache:
+        raise UsageError("only a static cache has a length of its own", hint="--cache static")
+    if workload.draft_tokens < 0 or (workload.draft_tokens and workload.runtime == "transformers"):
+        raise UsageError("drafted tokens are for --runtime vllm and llama.cpp, and no fewer than 0")
+    return cache, kv
 
 
 def _at_least_one(value: int, what: str) -> int:

@@ -80,11 +80,24 @@ def plan_line(facts: ModelFacts) -> str | None:
 
 def workload_line(workload: Workload) -> str:
     """What the model was asked to do."""
-    quant = f" weights {workload.quant}," if workload.quant else ""
-    return (
-        f"batch {workload.batch_size}, {workload.prompt_tokens:,} prompt + {workload.new_tokens:,} new tokens,"
-        f"{quant} {workload.dtype}, KV cache {workload.kv_dtype}, {workload.attention} attention, {workload.runtime}"
-    )
+    words = [
+        f"batch {workload.batch_size}",
+        f"{workload.prompt_tokens:,} prompt + {workload.new_tokens:,} new tokens",
+        f"weights {workload.quant}" if workload.quant else "",
+        workload.dtype,
+        f"{_cache_name(workload)} {workload.kv_dtype}",
+        f"{workload.draft_tokens} drafted tokens" if workload.draft_tokens else "",
+        f"{workload.attention} attention" if workload.runtime == "transformers" else "",
+        workload.runtime,
+    ]
+    return ", ".join(word for word in words if word)
+
+
+def _cache_name(workload: Workload) -> str:
+    """The cache, by its name where it is not the one that everybody has."""
+    if workload.cache in (None, "dynamic", "paged", "swa"):
+        return "KV cache"
+    return f"{workload.cache.replace('_', ' ')} KV cache"
 
 
 def band(low_bytes: int, high_bytes: int) -> str:
@@ -97,6 +110,8 @@ def note_of(part: Component) -> str:
     if part.category != "KVCache":
         return band(part.low_bytes, part.high_bytes)
     sequence_bytes = part.bytes // part.inputs["batch_size"]
+    if "token_bytes" in part.inputs:
+        return f"{part.inputs['token_bytes']:,} B a token, in blocks of {part.inputs['block_tokens']}"
     if "layers" in part.inputs:  # the textbook formula, in which every token costs the same
         return f"{sequence_bytes // (part.inputs['prompt_tokens'] + part.inputs['new_tokens']):,} B a token"
     return f"{sequence_bytes:,} B a sequence"

@@ -130,7 +130,7 @@ def test_more_never_costs_less(name: str, batch: int, more: int, tokens: int, at
 @given(
     name=st.sampled_from(NAMES),
     batch=st.integers(1, 100),
-    kv_dtype=st.sampled_from(["bf16", "fp32", "fp8_e4m3", "int8"]),
+    kv_dtype=st.sampled_from(["auto", "bf16", "fp32"]),
 )
 def test_the_cache_is_linear_in_the_batch(name: str, batch: int, kv_dtype: str) -> None:
     """A batch of n keeps n times what one sequence keeps."""

@@ -1,0 +1,188 @@
+"""vLLM: blocks of its pool for a workload, how many tokens and sequences a pool of given size holds, and what lies beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from hubaudit.data import table
+from hubaudit.estimate.component import Input, Parts, component, given
+from hubaudit.estimate.expression import evaluate
+from hubaudit.estimate.kv_dtype import TABLE
+from hubaudit.estimate.overhead import banded
+from hubaudit.estimate.runtimes.layer_parts import NotModelledError
+from hubaudit.estimate.runtimes.vllm_pages import page_specs, without_windows
+from hubaudit.estimate.runtimes.vllm_pool import pool_inputs, pool_of, sequence_formula
+from hubaudit.types import Omission
+
+if TYPE_CHECKING:
+    from hubaudit.estimate.runtimes.vllm_pool import Pool
+    from hubaudit.estimate.setting import Setting
+    from hubaudit.types import Component, Estimate, ModelFacts
+
+#: A decoder behind an encoder sees the generated tokens only.
+_TOKENS = {"encoder-decoder": "new_tokens"}
+_ALL_TOKENS = "(prompt_tokens + new_tokens)"
+_SOURCE = (
+    "vLLM vllm/v1/core/kv_cache_utils.py and kv_cache_interface.py at 001cabc1be16: whole blocks for each sequence"
+)
+_UNIFORM = "batch_size * ceil_div(prompt_tokens + new_tokens, block_tokens) * block_tokens * token_bytes"
+_HYBRID_PERCENT = (2, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VllmCapacity:
+    """What a pool of cache holds: blocks, and sequences of ``sequence_tokens`` as vLLM counts them."""
+
+    blocks: int
+    block_bytes: int
+    blocks_per_sequence: int
+    sequence_tokens: int
+    tokens_by_blocks: int
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of full length that run at once."""
+        return self.blocks // self.blocks_per_sequence
+
+    @property
+    def concurrency(self) -> float:
+        """The "Maximum concurrency" that vLLM logs."""
+        return self.blocks / self.blocks_per_sequence
+
+    @property
+    def tokens(self) -> int:
+        """The "GPU KV cache size" that vLLM logs since 0.21; before it logged ``tokens_by_blocks``, which differs for hybrid models."""
+        return self.blocks * self.sequence_tokens // self.blocks_per_sequence
+
+
+def cache(facts: ModelFacts, setting: Setting) -> Parts:
+    """The blocks that the workload takes; the server itself takes all memory that it may."""
+    try:
+        pool = _pool(facts, setting)
+    except NotModelledError as error:
+        return Parts(omitted=(Omission(id="kv_cache", reason=str(error)),))
+    if pool is None:
+        return Parts()
+    percent = table(TABLE)["vllm"]["memory_percent"]
+    said = (
+        f"vLLM gives its cache all that is left of {percent} % of the device (--gpu-memory-utilization); shown is what this workload needs of it",
+    )
+    made = (
+        _uniform(pool, setting)
+        if pool.is_uniform
+        else _in_groups(pool, setting, _TOKENS.get(facts.family, _ALL_TOKENS))
+    )
+    return Parts(components=(made,), assumptions=said)
+
+
+def loaded(facts: ModelFacts, weights: Component) -> Component:
+    """The weights, and up to what vLLM's logs say beyond them."""
+    row = table(TABLE)["vllm_weights_extra"]
+    return replace(
+        weights,
+        exactness="formula",
+        high_bytes=weights.bytes + int(row["high_bytes"]),
+        sources=(*weights.sources, f"band: {row['source']}"),
+    )
+
+
+def beside(facts: ModelFacts, setting: Setting) -> Parts:
+    """Activations of the profiling run, CUDA graphs, and memory outside of torch: measured bands, whatever the workload."""
+    return Parts(
+        components=(
+            banded("activations", "Activation", TABLE, "vllm_activations"),
+            banded("workspace", "Workspace", TABLE, "vllm_cuda_graphs"),
+            banded("cuda_context", "Context", TABLE, "vllm_outside_torch"),
+        )
+    )
+
+
+def vllm_capacity(
+    facts: ModelFacts,
+    setting: Setting,
+    available_kv_bytes: int,
+    *,
+    sequence_tokens: int,
+    tensor_parallel: int = 1,
+    batched_tokens: int | None = None,
+) -> VllmCapacity | None:
+    """What fits into the memory that vLLM reports as available for the KV cache, on each of ``tensor_parallel`` devices.
+
+    Args:
+        facts: the model.
+        setting: the workload, settled for ``runtime="vllm"``: dtypes, cache and drafted tokens are taken from it.
+        available_kv_bytes: "Available KV cache memory" of one device.
+        sequence_tokens: ``--max-model-len``.
+        tensor_parallel: devices that the heads are split over.
+        batched_tokens: ``--max-num-batched-tokens``; the API server's default where it is ``None``.
+
+    Returns:
+        ``None`` for a model that keeps nothing between tokens.
+
+    Raises:
+        NotModelledError: what vLLM keeps for this model is not known.
+    """
+    pool = _pool(facts, setting, tensor_parallel)
+    if pool is None:
+        return None
+    inputs = pool_inputs(pool) | {
+        "batched_tokens": batched_tokens or table(TABLE)["vllm"]["batched_tokens"],
+        "draft_tokens": setting.draft_tokens.value,
+        "encoder_tokens": setting.encoder_tokens.value,
+        "sequence_tokens": sequence_tokens,
+    }
+    blocks = available_kv_bytes // pool.block_bytes
+    tables = sum(count for _, count in pool.groups)
+    least = min((spec.block_tokens for spec, _ in pool.groups if spec.block_tokens), default=sequence_tokens)
+    return VllmCapacity(
+        blocks=blocks,
+        block_bytes=pool.block_bytes,
+        blocks_per_sequence=evaluate(sequence_formula(pool, "sequence_tokens"), inputs),
+        sequence_tokens=sequence_tokens,
+        tokens_by_blocks=blocks // tables * least,
+    )
+
+
+def kv_pool_bytes(estimate: Estimate, usable_bytes: int) -> int:
+    """What vLLM's default leaves for its cache on a device of ``usable_bytes``: 90 % of it, less all that is no cache."""
+    percent = int(table(TABLE)["vllm"]["memory_percent"])
+    others = sum(part.bytes for part in estimate.components if part.category != "KVCache")
+    return max(usable_bytes * percent // 100 - others, 0)
+
+
+def _pool(facts: ModelFacts, setting: Setting, tensor_parallel: int = 1) -> Pool | None:
+    specs = page_specs(facts, setting, tensor_parallel)
+    return pool_of(without_windows(specs) if setting.cache == "paged_full" else specs)
+
+
+def _uniform(pool: Pool, setting: Setting) -> Component:
+    block_tokens = pool.groups[0][0].block_tokens
+    inputs = _inputs(setting) | {
+        "block_tokens": given(block_tokens, f"table:{TABLE}#vllm"),
+        "token_bytes": given(pool.block_bytes // block_tokens, "one token over all layers"),
+    }
+    return component("kv_cache", "KVCache", _UNIFORM, inputs, exactness="exact", source=_SOURCE)
+
+
+def _in_groups(pool: Pool, setting: Setting, tokens: str) -> Component:
+    inputs = _inputs(setting) | {
+        name: given(value, "rule:how vLLM groups the layers") for name, value in pool_inputs(pool).items()
+    }
+    inputs["block_bytes"] = given(pool.block_bytes, f"pages of {pool.layers_in_group} layers, one a group")
+    formula = f"batch_size * ({sequence_formula(pool, tokens)}) * block_bytes"
+    return component(
+        "kv_cache", "KVCache", formula, inputs, exactness="formula", source=_SOURCE, band_percent=_HYBRID_PERCENT
+    )
+
+
+def _inputs(setting: Setting) -> dict[str, Input]:
+    row = table(TABLE)["vllm"]
+    return {
+        "batch_size": setting.batch_size,
+        "prompt_tokens": setting.prompt_tokens,
+        "new_tokens": setting.new_tokens,
+        "encoder_tokens": setting.encoder_tokens,
+        "draft_tokens": setting.draft_tokens,
+        "batched_tokens": given(row["batched_tokens"], row["batched_tokens_source"]),
+    }
