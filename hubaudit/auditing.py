@@ -26,11 +26,12 @@ def audit(
     token: str | None = None,
     cache_dir: Path | None = None,
     offline: bool = False,
+    file: str | None = None,
 ) -> Report:
     """Audit one model: what it is, what memory it needs, and what is wrong with its repository.
 
     Args:
-        name: a Hub id, ``id@revision``, a huggingface.co URL, a folder, a ``.safetensors`` file or a saved bundle.
+        name: a Hub id, ``id@revision``, a huggingface.co URL, a folder, a weight file or a saved bundle.
         mode: ``infer`` or ``kv``; ignored where ``workload`` is given.
         workload: what the model is asked to do; by default one prompt of 2,048 tokens and 512 new ones.
         hardware: devices to judge the estimate against, for ``report.fit``.
@@ -38,13 +39,14 @@ def audit(
         token: a Hub token; by default the one that huggingface_hub finds.
         cache_dir: where facts are kept by commit; by default in huggingface_hub's assets cache.
         offline: ask the Hub nothing.
+        file: the weights to audit, by their path in the repository, instead of those that loaders would choose.
 
     Raises:
         HubauditError: the reason in one line, a hint, and the exit code that the command line uses.
     """
     from hubaudit.hub import fetch  # huggingface_hub takes longer to import than an audit of a bundle to run
 
-    snapshot = fetch(name, revision=revision, token=token, cache_dir=cache_dir, offline=offline)
+    snapshot = fetch(name, revision=revision, token=token, cache_dir=cache_dir, offline=offline, file=file)
     return audit_snapshot(snapshot, workload or Workload(mode=mode), hardware)
 
 

@@ -36,7 +36,7 @@ def fetch(
     """Read all that an audit needs of what ``name`` names, and nothing more.
 
     Args:
-        name: a Hub id, ``id@revision``, a huggingface.co URL, a folder, a ``.safetensors`` file or a saved bundle.
+        name: a Hub id, ``id@revision``, a huggingface.co URL, a folder, a weight file or a saved bundle.
         revision: a branch, tag or commit of a Hub repository.
         token: a Hub token; by default the one that huggingface_hub finds.
         cache_dir: where snapshots are kept by commit; by default in huggingface_hub's assets cache.

@@ -1,0 +1,31 @@
+"""A checkpoint whose pickle names more than tensors: what it names would be imported, and perhaps run, by whoever loads it unsafely."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hubaudit.formats.quoting import shown
+from hubaudit.types import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hubaudit.types import ModelFacts, RepoSnapshot
+
+_SHOWN = 4
+
+
+def check(snapshot: RepoSnapshot, _: ModelFacts) -> Iterator[Finding]:
+    """One finding for each file that names what ``torch.load(weights_only=True)`` does not accept. Nothing of it was imported or run here."""
+    for file in snapshot.weights:
+        named = file.metadata.get("suspicious_globals")
+        if not isinstance(named, list) or not named:
+            continue
+        more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
+        yield Finding(
+            rule="suspicious-pickle",
+            severity="error",
+            message=f"`{file.path}` is a pickle that names {', '.join(map(shown, named[:_SHOWN]))}{more}; nothing of it was run",
+            where=file.path,
+            help="do not load it with weights_only=False; ask for safetensors",
+        )
