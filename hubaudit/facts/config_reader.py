@@ -10,14 +10,23 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeVar
+from functools import cached_property
+from typing import Any, TypeVar
 
-from hubaudit.data import table
+from hubaudit.facts.config_classes import (
+    ABSENT,
+    ConfigClass,
+    calculate,
+    common_spellings,
+    config_class,
+    language_sections,
+    operands,
+    synonyms,
+)
 from hubaudit.types import NOTHING, Config, Json, Sourced
 
 T = TypeVar("T")
 
-_ABSENT: Final = object()
 _LARGEST_COUNT = 2**53  # beyond it JSON numbers lose their last digits in half of the world's readers
 _SHOWN_CHARACTERS = 40
 _SHAPE_KEYS = ("hidden_size", "num_hidden_layers", "num_attention_heads")
@@ -36,8 +45,10 @@ class ConfigReader:
         self._config: Config = config if isinstance(config, Mapping) else NOTHING
         self._file = file
         self._path = path
-        named = self._config.get("model_type")
-        self.model_type: str | None = model_type or (named if isinstance(named, str) and named else None)
+        self._fills: Mapping[str, Json] = NOTHING  # what the wrapping class puts in where this section lacks it
+        self._filled_by: str | None = None
+        self._rewritten: frozenset[str] = frozenset()  # what the wrapping class does not keep as this section has it
+        self.model_type: str | None = model_type or _named_type(self._config)
 
     # --- values --------------------------------------------------------------------------------------------------------
 
@@ -50,9 +61,11 @@ class ConfigReader:
         if key is None:
             return self._from_class(name)
         value = self._config[key]
-        if value is not None:
-            return Sourced(value=value, where=self._where(key))
-        return self._null(name, key)
+        if value is None:
+            return self._null(name, key)
+        if isinstance(value, str) and self._class is not None and self._class.is_placeholder(name, value):
+            return self._from_class(name)
+        return Sourced(value=value, where=self._where(key))
 
     def says(self, name: str) -> bool:
         """Whether the file itself has ``name``, under any of its spellings, even as null."""
@@ -103,49 +116,56 @@ class ConfigReader:
         value = None if key is None else self._config[key]
         if key is None or not isinstance(value, Mapping):
             return None
-        return ConfigReader(value, file=self._file, path=self._inner(key), model_type=self._section_type(name, value))
+        return self._inner_reader(name, key, value, given=True)
 
     def language_model(self) -> ConfigReader:
         """The section that describes the (decoder) language model, or this reader where the configuration is flat.
 
-        transformers' ``get_text_config(decoder=True)`` decides where it knows the model type; elsewhere well-known section names do.
+        transformers' ``get_text_config(decoder=True)`` decides where it knows the model type. Elsewhere, and where the file keeps no shape
+        of its own but has a section that does, well-known section names decide.
         """
-        entry = self._entry()
-        chosen = entry.get("decoder_config") or entry.get("text_config")
-        if isinstance(chosen, str):
-            return self._walk(chosen.split("."), flat=entry.get("flat") == chosen)
-        if any(self.says(name) for name in _SHAPE_KEYS):
+        if self._class is not None and self._class.decoder_section is not None:
+            return self._walk(self._class.decoder_section.split("."), flat=self._class.is_flat)
+        if self._class is not None and self._has_shape():
             return self
-        for row in table("config_synonyms.toml")["section"]:
-            inner = self.section(row["key"])
-            if inner is not None:
-                return inner.language_model()
+        for name in language_sections():
+            inner = self.section(name)
+            found = None if inner is None else inner.language_model()
+            if found is not None and found._has_shape():
+                return found
         return self
+
+    def _has_shape(self) -> bool:
+        return any(self.says(name) for name in _SHAPE_KEYS)
+
+    def _has_shape_of_nobody(self) -> bool:
+        """Whether the file gives a shape where the class has none: a text model's own file under the name of a composite one."""
+        return any(self.says(name) and not (self._class is not None and self._class.has(name)) for name in _SHAPE_KEYS)
 
     def _walk(self, steps: list[str], *, flat: bool) -> ConfigReader:
         reader = self
         for step in steps:
             inner = reader.section(step)
             if inner is None:
-                kind = reader._section_type(step, NOTHING)
                 if flat:
+                    kind = reader._section_type(step, None)
                     return ConfigReader(reader._config, file=self._file, path=reader._path, model_type=kind)
-                if any(reader.says(name) for name in _SHAPE_KEYS):
+                if reader._has_shape_of_nobody():
                     return reader
-                inner = ConfigReader(NOTHING, file=self._file, path=reader._inner(step), model_type=kind)
+                inner = reader._inner_reader(step, step, NOTHING, given=False)
             reader = inner
         return reader
 
-    def _section_type(self, name: str, value: Config) -> str | None:
-        entry = self._entry()
-        fixed = entry.get("sub_configs", {}).get(name)
-        if fixed is not None:
-            return str(fixed)
-        named = value.get("model_type")
-        if isinstance(named, str) and named:
-            return named
-        fallback = entry.get("auto_sub_configs", {}).get(name)
-        return None if fallback is None else str(fallback)
+    def _inner_reader(self, name: str, key: str, value: Config, *, given: bool) -> ConfigReader:
+        kind = self._section_type(name, _named_type(value))
+        reader = ConfigReader(value, file=self._file, path=self._inner(key), model_type=kind)
+        if self._class is not None:
+            reader._fills, reader._filled_by = self._class.fills(name, kind, given=given), self._class.name
+            reader._rewritten = self._class.rewrites_in(name)
+        return reader
+
+    def _section_type(self, name: str, named: str | None) -> str | None:
+        return named if self._class is None else self._class.section_type(name, named)
 
     # --- what the file says ----------------------------------------------------------------------------------------------
 
@@ -153,64 +173,49 @@ class ConfigReader:
         return next((key for key in self._spellings(name) if key in self._config), None)
 
     def _spellings(self, name: str) -> Iterator[str]:
-        """The keys under which the file may give ``name``, in the order in which transformers lets one win over another."""
+        """The keys under which the file may give ``name``, the likeliest first."""
         yield name
-        common: dict[str, str] = _defaults().get("common_aliases", {})
-        yield from (other for other, own in common.items() if own == name)
-        entry = self._entry()
-        if not self._known():
-            yield from self._synonyms(name)
-            return
-        aliases: dict[str, str] = entry.get("aliases", {})
-        own = aliases.get(name, name)
-        yield from (alias for alias, target in aliases.items() if target == own)
-        yield own
-
-    def _synonyms(self, name: str) -> Iterator[str]:
-        for row in table("config_synonyms.toml")["synonym"]:
-            if row["canonical"] == name and all(
-                self._config.get(key) == value for key, value in row.get("when", {}).items()
-            ):
-                yield row["key"]
+        yield from common_spellings(name)
+        yield from synonyms(name, self._config) if self._class is None else self._class.spellings(name)
 
     def _null(self, name: str, key: str) -> Sourced[Json]:
-        said: Sourced[Json] = Sourced(value=None, where=f"{self._where(key)} is null")
-        nulls = self._entry().get("nulls", {})
-        own = self._own(name)
-        if own not in nulls:
-            return said
-        if nulls[own] is None:
-            return Sourced(value=None, where=f"{self._where(key)} is null, and the class {self.model_type} computes it")
-        return self._by_rule(own, nulls[own])
+        said = f"{self._where(key)} is null"
+        rule: Any = ABSENT if self._class is None else self._class.null_rule(name)
+        if self._class is None or rule is ABSENT:
+            return Sourced(value=None, where=said)
+        if rule is None:
+            return Sourced(value=None, where=f"{said}, and the class {self._class.name} computes it")
+        return self._by_rule(self._class, name, rule)
 
     # --- what the class says -----------------------------------------------------------------------------------------------
 
     def _from_class(self, name: str) -> Sourced[Json]:
-        said = f"{self._place()} does not say {name}"
-        if not self._known():
-            reason = (
-                "and names no model type"
+        said = f"{self._file}#{self._path}" if self._path else self._file
+        said = f"{said} does not say {name}"
+        if self._class is None:
+            kind = (
+                "names no model type"
                 if self.model_type is None
-                else f"and model type {_shown(self.model_type)} is not in the table"
+                else f"model type {_shown(self.model_type)} is not in the table"
             )
-            return Sourced(value=None, where=f"{said}, {reason}")
-        entry, own = self._entry(), self._own(name)
-        if own in entry.get("derived", {}):
-            return self._derived(own, entry["derived"][own], said)
-        defaults: dict[str, Json] = entry["defaults"]
-        value = defaults.get(own, _defaults()["common_defaults"].get(own, _ABSENT))
-        if value is _ABSENT:
-            return Sourced(value=None, where=f"{said}, nor does the class {self.model_type} have it")
-        where = f"default:{self.model_type}"
-        return Sourced(value=value, where=where if value is not None else f"{where} is null")
+            return Sourced(value=None, where=f"{said}, and {kind}")
+        own = self._class.own(name)
+        if own in self._fills:
+            return _default(self._filled_by, self._fills[own])
+        how = self._class.derived(name)
+        if how is not None:
+            return self._derived(self._class, name, how, said)
+        value = self._class.default(name)
+        if value is ABSENT:
+            return Sourced(value=None, where=f"{said}, nor does the class {self._class.name} have it")
+        return _default(self._class.name, value)
 
-    def _derived(self, own: str, how: Mapping[str, Any], said: str) -> Sourced[Json]:
+    def _derived(self, known: ConfigClass, name: str, how: Mapping[str, Any], said: str) -> Sourced[Json]:
         if "rule" in how:
-            return self._by_rule(own, how["rule"])
+            return self._by_rule(known, name, how["rule"])
         if "otherwise" in how and all(self._keeps_default(key) for key in how["from"]):
-            where = f"default:{self.model_type}"
-            return Sourced(value=how["otherwise"], where=where if how["otherwise"] is not None else f"{where} is null")
-        return Sourced(value=None, where=f"{said}, and the class {self.model_type} computes it")
+            return _default(known.name, how["otherwise"])
+        return Sourced(value=None, where=f"{said}, and the class {known.name} computes it")
 
     def _keeps_default(self, key: str) -> bool:
         """Whether the file leaves ``key`` (``"<section>.<key>"`` for one inside a section) to the class, or repeats its default."""
@@ -219,68 +224,45 @@ class ConfigReader:
             reader = self.section(section)
             return reader is None or reader._keeps_default(inner)
         in_file = self._key_in_file(key)
-        if in_file is None:
-            return True
-        default = (
-            self._entry().get("defaults", {}).get(self._own(key), _defaults()["common_defaults"].get(key, _ABSENT))
-        )
-        return type(self._config[in_file]) is type(default) and self._config[in_file] == default
+        if self._class is None or in_file is None:
+            return in_file is None and key not in self._fills
+        value, default = self._config[in_file], self._class.default(key)
+        return type(value) is type(default) and value == default
 
-    def _by_rule(self, own: str, rule: str) -> Sourced[Json]:
-        """``own`` by one of the table's rules: ``a``, ``k * a``, ``a // b``, ``a * b``, ``a + b``, ``ceil(a / 16)``."""
-        if " " not in rule:
-            source = self._operand(rule)
-            if source.value is None:
-                return Sourced(
-                    value=None, where=f"the class {self.model_type} takes {own} from {rule} ({source.where})"
-                )
-            return Sourced(value=source.value, where=f"rule:{self.model_type}: {own} = {rule}")
-        words = rule.removeprefix("ceil(").removesuffix(")").split()
-        left, right = (
-            int(word) if word.isdecimal() else _count_of(self._operand(word)) for word in (words[0], words[2])
-        )
-        operator = "ceil" if rule.startswith("ceil(") else words[1]
-        value = None if left is None or right is None else _calculate(operator, left, right)
+    def _by_rule(self, known: ConfigClass, name: str, rule: str) -> Sourced[Json]:
+        words = operands(rule)
+        found = {word: self._operand(word) for word in words if not word.isdecimal()}
+        value = calculate(rule, [int(word) if word.isdecimal() else _whole(found[word].value) for word in words])
+        told = f"{known.own(name)} = {rule}"
         if value is None:
-            missing = next(
-                (
-                    word
-                    for word in (words[0], words[2])
-                    if not word.isdecimal() and _count_of(self._operand(word)) is None
-                ),
-                words[2],
-            )
             return Sourced(
-                value=None,
-                where=f"the class {self.model_type} computes {own} = {rule} ({self._operand(missing).where})",
+                value=None, where=f"the class {known.name} computes {told} ({'; '.join(map(_told, found.values()))})"
             )
-        return Sourced(value=value, where=f"rule:{self.model_type}: {own} = {rule}")
+        return Sourced(value=value, where=f"rule:{known.name}: {told}")
 
     def _operand(self, name: str) -> Sourced[Json]:
         section, dot, inner = name.partition(".")
         if not dot:
             return self.get(name)
-        reader = self.section(section)
-        kind = self._section_type(section, NOTHING)
-        return (reader or ConfigReader(NOTHING, file=self._file, path=self._inner(section), model_type=kind)).get(inner)
+        return (self.section(section) or self._inner_reader(section, section, NOTHING, given=False)).get(inner)
 
-    # --- the table ------------------------------------------------------------------------------------------------------------
+    # --- the class -----------------------------------------------------------------------------------------------------------
 
-    def _entry(self) -> Mapping[str, Any]:
-        if self.model_type is None:
-            return NOTHING
-        model_types: Mapping[str, Mapping[str, Any]] = _defaults()["model_types"]
-        entry = model_types.get(self.model_type, NOTHING)
-        for key, other in entry.get("read_as", {}).items():
-            if key in self._config:
-                return model_types[other]
-        return entry
+    @cached_property
+    def _class(self) -> ConfigClass | None:
+        return config_class(self.model_type, self._config)
 
-    def _known(self) -> bool:
-        return bool(self._entry())
+    @property
+    def known_type(self) -> str | None:
+        """The model type whose class transformers reads this configuration with; ``None`` where it has none.
 
-    def _own(self, name: str) -> str:
-        return str(self._entry().get("aliases", {}).get(name, name))
+        It differs from ``model_type`` where transformers reads one type as another.
+        """
+        return None if self._class is None else self._class.name
+
+    def rewrites(self, name: str) -> bool:
+        """Whether transformers' class is known not to keep a value given for ``name`` as it stands (T5's ``tie_word_embeddings``)."""
+        return name in self._rewritten or (self._class is not None and self._class.rewrites(name))
 
     def _first(self, names: tuple[str, ...], convert: Callable[[Json], T | None], wanted: str) -> Sourced[T]:
         reasons: list[str] = []
@@ -294,7 +276,7 @@ class ConfigReader:
             value = convert(answer.value)
             if value is not None:
                 return Sourced(value=value, where=answer.where)
-            reasons.append(f"{answer.where} is {_shown(answer.value)}, not {wanted}")
+            reasons.append(f"{_told(answer)}, not {wanted}")
         return Sourced(value=None, where="; ".join(dict.fromkeys(reasons)) or "nothing was asked for")
 
     def _where(self, key: str) -> str:
@@ -303,20 +285,25 @@ class ConfigReader:
     def _inner(self, key: str) -> str:
         return f"{self._path}.{key}" if self._path else key
 
-    def _place(self) -> str:
-        return f"{self._file}#{self._path}" if self._path else self._file
+
+def _named_type(config: Config) -> str | None:
+    named = config.get("model_type")
+    return named if isinstance(named, str) and named else None
 
 
-def _defaults() -> dict[str, Any]:
-    return table("config_defaults.json")
+def _default(model_type: str | None, value: Json) -> Sourced[Json]:
+    return Sourced(value=value, where=f"default:{model_type}" if value is not None else f"default:{model_type} is null")
 
 
 def _as_count(value: Json) -> int | None:
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
+    value = _whole(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _LARGEST_COUNT:
         return None
     return value
+
+
+def _whole(value: Json) -> Json:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _as_number(value: Json) -> float | None:
@@ -334,16 +321,8 @@ def _as_tuple(value: Json, convert: Callable[[Json], T | None]) -> tuple[T, ...]
     return None if any(item is None for item in items) else tuple(item for item in items if item is not None)
 
 
-def _count_of(source: Sourced[Json]) -> int | None:
-    return _as_count(source.value)
-
-
-def _calculate(operator: str, left: int, right: int) -> int | None:
-    if operator in ("//", "ceil") and right == 0:
-        return None
-    if operator == "ceil":
-        return -(-left // right)
-    return {"//": left // right if right else 0, "*": left * right, "+": left + right}[operator]
+def _told(answer: Sourced[Json]) -> str:
+    return answer.where if answer.value is None else f"{answer.where} is {_shown(answer.value)}"
 
 
 def _shown(value: Json) -> str:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hubaudit.facts import config_reader
+from hubaudit.facts import config_classes
 from hubaudit.facts.config_reader import ConfigReader
 
 # Qwen/Qwen2-0.5B-Instruct, config.json, as far as it matters here.
@@ -33,11 +33,7 @@ GPT2: dict[str, Any] = {
     "n_positions": 1024,
 }
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=20,
-)
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
 KEYS = st.sampled_from(
     [
         "model_type",
@@ -60,6 +56,10 @@ KEYS = st.sampled_from(
 MODEL_TYPES = st.sampled_from(
     ["qwen2", "llama", "gpt2", "t5", "mistral", "gemma3", "qwen2_vl", "qwen3_omni_moe", "llava", "chatglm", "nougat"]
 )
+
+
+OBJECTS = st.dictionaries(KEYS, SCALARS | st.lists(SCALARS, max_size=3), max_size=6)
+JSON = SCALARS | st.lists(SCALARS | OBJECTS, max_size=3) | OBJECTS | st.dictionaries(KEYS, OBJECTS, max_size=3)
 
 
 def test_a_value_of_the_file_names_its_key() -> None:
@@ -219,6 +219,40 @@ def test_the_language_model_is_the_section_that_transformers_picks() -> None:
     assert flat.language_model() is flat
 
 
+def test_what_the_wrapper_puts_into_a_section_is_its_default() -> None:
+    """VoxtralConfig fills text_config up with the width of its own language model, 3072, and not with LlamaConfig's 4096."""
+    given = ConfigReader({"model_type": "voxtral", "text_config": {"vocab_size": 131072}}).section("text_config")
+    assert given is not None
+    assert given.model_type == "llama"
+    for text in (given, ConfigReader({"model_type": "voxtral"}).language_model()):
+        assert (text.integer("hidden_size").value, text.integer("hidden_size").where) == (3072, "default:voxtral")
+    other = ConfigReader({"model_type": "voxtral", "text_config": {"model_type": "qwen2"}}).language_model()
+    assert other.integer("hidden_size").where == "default:qwen2"
+
+
+def test_a_word_that_asks_for_computing_is_not_the_value() -> None:
+    """FalconMambaConfig takes time_step_rank "auto" for ceil(hidden_size / 16)."""
+    answer = ConfigReader({"model_type": "falcon_mamba", "hidden_size": 4096, "time_step_rank": "auto"}).integer(
+        "time_step_rank"
+    )
+    assert (answer.value, answer.where) == (256, "rule:falcon_mamba: time_step_rank = ceil(hidden_size / 16)")
+
+
+def test_a_key_that_the_class_overrules_is_told() -> None:
+    """T5Config sets tie_word_embeddings to true whatever the file says; GPT2Config does not."""
+    reader = ConfigReader({"model_type": "t5", "tie_word_embeddings": False})
+    assert reader.flag("tie_word_embeddings").value is False
+    assert reader.rewrites("tie_word_embeddings")
+    assert not ConfigReader(GPT2).rewrites("tie_word_embeddings")
+
+
+def test_a_type_that_is_read_as_another_names_that_one() -> None:
+    """Kimi-K2.5's text_config calls itself kimi_k2, and is read with DeepseekV3Config (Kimi_K25Config.__post_init__)."""
+    reader = ConfigReader({"model_type": "kimi_k25", "text_config": {"model_type": "kimi_k2"}}).language_model()
+    assert (reader.model_type, reader.known_type) == ("kimi_k2", "deepseek_v3")
+    assert reader.integer("q_lora_rank").where == "default:deepseek_v3"
+
+
 def test_old_flat_files_are_read_as_their_language_model() -> None:
     """Qwen2VLConfig reads a flat file's keys into text_config; their ``where`` stays the flat key."""
     reader = ConfigReader(
@@ -259,10 +293,11 @@ def test_foreign_wrappers_are_read_through_their_language_section() -> None:
 
 
 def test_a_mistral_file_with_layer_types_is_read_as_ministral() -> None:
-    """AutoConfig.from_pretrained does so; MistralConfig's head_dim is computed, MinistralConfig's too, but only one has layer_types."""
-    assert ConfigReader({"model_type": "mistral", "layer_types": ["full_attention"]}).strings("layer_types").value == (
-        "full_attention",
-    )
+    """AutoConfig.from_pretrained takes MinistralConfig then."""
+    reader = ConfigReader({"model_type": "mistral", "layer_types": ["full_attention"]})
+    assert reader.known_type == "ministral"
+    assert reader.strings("layer_types").value == ("full_attention",)
+    assert ConfigReader({"model_type": "mistral"}).known_type == "mistral"
 
 
 def test_the_table_is_loaded_only_for_what_the_file_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,11 +306,13 @@ def test_the_table_is_loaded_only_for_what_the_file_leaves_out(monkeypatch: pyte
     def refuse(name: str) -> dict[str, Any]:
         raise AssertionError(name)
 
-    monkeypatch.setattr(config_reader, "table", refuse)
+    monkeypatch.setattr(config_classes, "table", refuse)
     assert ConfigReader(QWEN2_0_5B).integer("hidden_size").value == 896
 
 
-@given(st.dictionaries(KEYS | st.text(), JSON), MODEL_TYPES | st.none(), st.lists(KEYS | st.text(), max_size=3))
+@given(
+    st.dictionaries(KEYS, JSON, max_size=8), MODEL_TYPES | st.none(), st.lists(KEYS | st.text(max_size=5), max_size=3)
+)
 def test_no_file_makes_the_reader_raise(config: dict[str, Any], model_type: str | None, names: list[str]) -> None:
     """Whatever JSON stands in config.json, every answer is a usable value or a reason."""
     whole = ConfigReader(config, model_type=model_type)
