@@ -75,7 +75,7 @@ def command(
     """Audit one model or several: what each is, what memory it needs, and what is wrong with its repository."""
     from hubaudit.types import Workload
 
-    access = {name: options.pop(name) for name in ("revision", "token", "cache_dir", "offline")}
+    access = {name: options.pop(name) for name in ("revision", "token", "cache_dir", "offline", "file")}
     output_format = "json" if as_json else output_format
     hardware = _hardware(gpus, memories, fail_on)
     results = _audited(repos, Workload(**options), hardware, access, output_format)
@@ -110,21 +110,20 @@ def _audited(
     from hubaudit.hub import fetch
 
     results: list[Report | tuple[str, HubauditError]] = []
-    with ThreadPoolExecutor(max_workers=_SIDE_BY_SIDE) as pool:
+    pool = ThreadPoolExecutor(max_workers=_SIDE_BY_SIDE)
+    try:
         reading = {repo: pool.submit(fetch, repo, **access) for repo in dict.fromkeys(repos)}
-        try:
-            for module in _NEEDED_LATER[output_format]:
-                import_module(module)
-            from hubaudit.auditing import audit_snapshot
+        for module in _NEEDED_LATER[output_format]:
+            import_module(module)
+        from hubaudit.auditing import audit_snapshot
 
-            for repo in repos:
-                try:
-                    results.append(audit_snapshot(reading[repo].result(), workload, hardware))
-                except HubauditError as error:
-                    results.append((repo, error))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        for repo in repos:
+            try:
+                results.append(audit_snapshot(reading[repo].result(), workload, hardware))
+            except HubauditError as error:
+                results.append((repo, error))
+    finally:  # at the end nothing is under way; who interrupts does not wait for what is
+        pool.shutdown(wait=False, cancel_futures=True)
     return results
 
 

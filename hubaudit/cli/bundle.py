@@ -16,7 +16,13 @@ from hubaudit.cli.options import access_options
 )
 @access_options
 def command(
-    repo: str, output: Path, revision: str | None, token: str | None, cache_dir: Path | None, offline: bool
+    repo: str,
+    output: Path,
+    revision: str | None,
+    token: str | None,
+    cache_dir: Path | None,
+    offline: bool,
+    file: str | None,
 ) -> None:
     """Save the commit, configs and weight headers of REPO in one file, to be audited offline or sent with a bug report.
 
@@ -29,7 +35,7 @@ def command(
 
     if not output.name.endswith((".json", ".json.gz")):
         raise UsageError(f"a bundle's name ends in .json or .json.gz, not `{output.name}`")
-    snapshot = fetch(repo, revision=revision, token=token, cache_dir=cache_dir, offline=offline)
+    snapshot = fetch(repo, revision=revision, token=token, cache_dir=cache_dir, offline=offline, file=file)
     try:
         write_bundle(snapshot, output)
     except OSError as error:

@@ -92,6 +92,11 @@ def access_options(command: F) -> F:
                 help="Where facts are kept by commit. Default: in HF_ASSETS_CACHE.",
             ),
             click.option("--offline", is_flag=True, help="Ask the Hub nothing (as HF_HUB_OFFLINE=1)."),
+            click.option(
+                "--file",
+                metavar="PATH",
+                help="Audit these weights of the repository (a quantization, a variant, a part), not those that loaders would choose.",
+            ),
         )
     ):
         command = option(command)

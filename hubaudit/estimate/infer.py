@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 from hubaudit.data.dtypes import bits_of, short_name
 from hubaudit.errors import UsageError
 from hubaudit.estimate.component import Parts
+from hubaudit.estimate.parts import adapter_weights, is_pipeline, weights_of_parts
 from hubaudit.estimate.runtimes import RUNTIMES
 from hubaudit.estimate.setting import Setting, settle
 from hubaudit.estimate.weights import weights_as_stored, weights_in, weights_quantized
+from hubaudit.facts.loading import stays_packed
 from hubaudit.types import Estimate, Omission, Variant
 
 if TYPE_CHECKING:
-    from hubaudit.types import ModelFacts, Workload
+    from hubaudit.types import Component, ModelFacts, Workload
 
 _VARIANTS = (("F32", None), ("BF16", None), ("F16", None), ("BF16", "int8"), ("BF16", "nf4"))
 _QUANT_BITS = {"int8": 8, "nf4": 4, "fp4": 4}
@@ -37,7 +39,8 @@ def estimate(facts: ModelFacts, workload: Workload) -> Estimate:
     if workload.mode == "kv":
         return _summed(_cache(facts, setting), setting)
     beside = RUNTIMES[setting.runtime].beside(facts, setting)
-    return _summed(_weights(facts, setting) + _cache(facts, setting) + beside, setting)
+    weights = _weights(facts, setting) + _adapter(facts, setting)
+    return _summed(weights + _cache(facts, setting) + beside, setting)
 
 
 def variants(facts: ModelFacts, workload: Workload) -> tuple[Variant, ...]:
@@ -45,15 +48,19 @@ def variants(facts: ModelFacts, workload: Workload) -> tuple[Variant, ...]:
 
     ``plain_bytes`` is bits × parameters, as people reckon; ``weights_bytes`` is what the loader really makes of them.
     """
-    if workload.mode != "infer" or facts.parameters is None or facts.quantization is not None:
+    if workload.mode != "infer" or facts.parameters is None or stays_packed(facts):
         return ()
     if workload.runtime != "transformers":
         return ()  # each engine has its own ways to quantize
-    return tuple(_variant(facts, facts.parameters.loaded, workload, dtype, quant) for dtype, quant in _VARIANTS)
+    wanted = [row for row in _VARIANTS if row[1] is None or not is_pipeline(facts)]
+    made = (_variant(facts, facts.parameters.loaded, workload, dtype, quant) for dtype, quant in wanted)
+    return tuple(variant for variant in made if variant is not None)
 
 
-def _variant(facts: ModelFacts, parameters: int, workload: Workload, dtype: str, quant: str | None) -> Variant:
+def _variant(facts: ModelFacts, parameters: int, workload: Workload, dtype: str, quant: str | None) -> Variant | None:
     made = estimate(facts, replace(workload, dtype=dtype, quant=quant))
+    if not any(part.id == "weights" for part in made.components):
+        return None
     return Variant(
         dtype=short_name(dtype),
         quant=quant,
@@ -65,21 +72,39 @@ def _variant(facts: ModelFacts, parameters: int, workload: Workload, dtype: str,
 
 
 def _weights(facts: ModelFacts, setting: Setting) -> Parts:
-    is_packed = facts.quantization is not None and facts.stored_bytes is not None
+    is_packed = stays_packed(facts)
     if setting.quant is not None and is_packed:
         raise UsageError(
             f"the weights are already quantized ({facts.quantization.method if facts.quantization else ''})",
             hint="leave out --quant",
         )
-    if is_packed:
+    if is_pipeline(facts):
+        made = _parts(facts, setting)
+    elif is_packed:
         made = weights_as_stored(facts)
     elif setting.quant is not None:
         made = weights_quantized(facts, setting.quant, setting.dtype_bits)
     else:
         made = weights_in(facts, setting.dtype, setting.dtype_bits)
     if made is None:
-        return Parts(omitted=(Omission(id="weights", reason=facts.parameters_reason or "no tensors are known"),))
+        reason = facts.parameters_reason or facts.layer_plan_reason or "no tensors are known"
+        return Parts(omitted=(Omission(id="weights", reason=reason),))
     return Parts(components=(RUNTIMES[setting.runtime].loaded(facts, made),))
+
+
+def _parts(facts: ModelFacts, setting: Setting) -> Component | None:
+    """A pipeline's parts, each as it is loaded, or all in the dtype that was asked for."""
+    if setting.quant is not None:
+        raise UsageError(
+            "what --quant makes of a pipeline's parts is not estimated",
+            hint="audit a part by itself: --file FOLDER/NAME",
+        )
+    return weights_of_parts(facts, setting.dtype if setting.dtype_bits.where == "workload" else None)
+
+
+def _adapter(facts: ModelFacts, setting: Setting) -> Parts:
+    made = adapter_weights(facts, setting.dtype_bits)
+    return Parts() if made is None else Parts(components=(made,))
 
 
 def _cache(facts: ModelFacts, setting: Setting) -> Parts:

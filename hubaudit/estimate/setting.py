@@ -56,6 +56,7 @@ def settle(facts: ModelFacts, workload: Workload) -> Setting:
         UsageError: the workload asks for something that does not exist.
     """
     assumptions: list[str] = []
+    workload = _as_its_format_runs(facts, workload, assumptions)
     prompt, new = _tokens(facts, workload, assumptions)
     dtype, dtype_where = _dtype(facts, workload, assumptions)
     cache, kv = _cache(facts, workload, dtype, dtype_where)
@@ -95,12 +96,25 @@ def definite(facts: ModelFacts, workload: Workload) -> Workload:
         dtype=short_name(setting.dtype),
         kv_dtype=setting.kv.name,
         cache=setting.cache,
+        runtime=setting.runtime,
     )
+
+
+def _as_its_format_runs(facts: ModelFacts, workload: Workload, assumptions: list[str]) -> Workload:
+    """GGUF is llama.cpp's own format: transformers would unpack it first, which is what another repository holds already."""
+    if facts.format != "gguf":
+        return workload
+    if workload.dtype is not None:
+        raise UsageError("the weights of a GGUF file stay as they are stored", hint="leave out --dtype")
+    if workload.runtime != "transformers":
+        return workload
+    assumptions.append("a GGUF file, as llama.cpp runs it")
+    return replace(workload, runtime="llama.cpp")
 
 
 def _tokens(facts: ModelFacts, workload: Workload, assumptions: list[str]) -> tuple[Input, Input]:
     """Prompt and new tokens; the defaults give way to a shorter context, an explicit wish does not."""
-    is_generator = facts.family != "encoder"
+    is_generator = facts.family not in ("encoder", "other")
     limit = facts.max_positions.value
     new = workload.new_tokens if workload.new_tokens is not None else (DEFAULT_NEW_TOKENS if is_generator else 0)
     prompt = workload.prompt_tokens if workload.prompt_tokens is not None else DEFAULT_PROMPT_TOKENS
@@ -112,7 +126,7 @@ def _tokens(facts: ModelFacts, workload: Workload, assumptions: list[str]) -> tu
         assumptions.append(f"prompt and new tokens cut to the model's {limit} positions")
     elif limit and prompt + new > limit:
         assumptions.append(f"{prompt + new} tokens are more than the {limit} positions that the config declares")
-    if workload.prompt_tokens is None:
+    if workload.prompt_tokens is None and facts.family != "other":
         assumptions.append(
             f"prompt of {prompt} tokens and {new} new ones, unless --prompt-tokens and --new-tokens say otherwise"
         )

@@ -23,9 +23,9 @@ _BNB = "bitsandbytes 0.50.2, functional.quantize_4bit and quantize_int8_rowwise;
 
 def weights_in(facts: ModelFacts, dtype: str, bits: Input) -> Component | None:
     """All loaded parameters in one dtype: parameters × bits ÷ 8. Integer tensors keep their own bytes."""
-    if facts.parameters is None:
-        return None
     groups = _loaded(facts)
+    if facts.parameters is None or not groups:
+        return None
     kept = kept_in_float32(facts.architecture, dtype)
     inputs = {
         "parameters": given(
@@ -46,7 +46,7 @@ def weights_in(facts: ModelFacts, dtype: str, bits: Input) -> Component | None:
 
 def weights_as_stored(facts: ModelFacts) -> Component | None:
     """The files' own tensors, as a packed checkpoint is loaded."""
-    if facts.stored_bytes is None:
+    if facts.stored_bytes is None or not _loaded(facts):
         return None
     inputs = {"stored_bytes": given(_stored(_loaded(facts)), "header:all tensors that are loaded")}
     return component(
@@ -60,9 +60,9 @@ def weights_quantized(facts: ModelFacts, quant: str, bits: Input) -> Component |
     4 bit (nf4 and fp4 alike): two weights a byte, a float32 absmax for every 64, a table of 16 float32 for every tensor. int8: a byte a
     weight and a float32 scale for every row.
     """
-    if facts.parameters is None:
-        return None
     groups = _loaded(facts)
+    if facts.parameters is None or not groups:
+        return None
     converted = [group for group in groups if group.kind == "linear" and group.role not in _KEPT_ROLES]
     kept = [group for group in groups if group not in converted]
     inputs = {

@@ -49,18 +49,23 @@ def select_weights(listing: Sequence[RepoFile]) -> Selection:
     return Selection(chosen=(noted,), others=_others(found, (chosen,)))
 
 
-def select_parts(listing: Sequence[RepoFile], folders: Sequence[str]) -> Selection:
+def select_parts(listing: Sequence[RepoFile], folders: Sequence[str], *, as_one: bool = True) -> Selection:
     """Choose one set for each of these folders (``""`` is the repository's own), as diffusers and sentence-transformers do.
 
-    Only files that lie in the folder itself count. diffusers reads safetensors only where every part has them (``is_safetensors_compatible``
-    in pipelines/pipeline_loading_utils.py, 58eb52c0).
+    Only files that lie in the folder itself count.
+
+    Args:
+        listing: all files of the repository.
+        folders: where the parts lie.
+        as_one: whether safetensors are only read where every part has them, as diffusers does (``is_safetensors_compatible`` in
+            pipelines/pipeline_loading_utils.py, 58eb52c0).
     """
     found = find_sets(listing)
     by_folder = {
         folder: [one for one in found if one.folder == folder and one.is_read and one.stem] for folder in folders
     }
     parts = [sets for sets in by_folder.values() if sets]
-    is_compatible = all(any(one.weights.format == "safetensors" for one in sets) for sets in parts)
+    is_compatible = not as_one or all(any(one.weights.format == "safetensors" for one in sets) for sets in parts)
     chosen = [
         min(sets, key=lambda one: (not is_compatible and one.weights.format != "torch", _rank(one))) for sets in parts
     ]

@@ -45,14 +45,15 @@ def layout_of(listing: Sequence[RepoFile], read: Callable[[str], Config | None],
         table = read(name) if name in paths else None
         parts = () if table is None else understand(table)
         if parts:
-            return _of_parts(listing, parts, paths)
+            return _of_parts(listing, parts, paths, as_one=name == PIPELINE)
     return _whole(select_weights(listing), paths)
 
 
-def _of_parts(listing: Sequence[RepoFile], parts: Sequence[Part], paths: set[str]) -> Layout:
+def _of_parts(listing: Sequence[RepoFile], parts: Sequence[Part], paths: set[str], *, as_one: bool) -> Layout:
     folders = list(dict.fromkeys(part.folder for part in parts))
     wanted = [f"{folder}/config.json" if folder else "config.json" for folder in folders]
-    return Layout(configs=tuple(name for name in wanted if name in paths), selection=select_parts(listing, folders))
+    selection = select_parts(listing, folders, as_one=as_one)
+    return Layout(configs=tuple(name for name in wanted if name in paths), selection=selection)
 
 
 def _whole(selection: Selection, paths: set[str]) -> Layout:

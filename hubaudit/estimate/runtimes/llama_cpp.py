@@ -54,14 +54,17 @@ def cache(facts: ModelFacts, setting: Setting) -> Parts:
 
 def loaded(facts: ModelFacts, weights: Component) -> Component:
     """The same bytes as a GGUF of that type; an embedding that is no head too stays in the host's memory."""
-    embedding = sum(
-        group.parameters or 0 for group in facts.tensor_groups if group.role == "embedding" and group.extra is None
-    )
+    embeddings = [group for group in facts.tensor_groups if group.role == "embedding" and group.extra is None]
     is_shared = facts.tied_embeddings.value is not False or facts.parameters is None or not facts.parameters.loaded
-    on_host = 0 if is_shared or facts.parameters is None else weights.bytes * embedding // facts.parameters.loaded
+    if is_shared or facts.parameters is None:
+        on_host = 0
+    elif facts.format == "gguf":
+        on_host = sum(group.stored_bytes for group in embeddings)
+    else:
+        on_host = weights.bytes * sum(group.parameters or 0 for group in embeddings) // facts.parameters.loaded
     return replace(
         weights,
-        exactness="formula",
+        exactness=weights.exactness if facts.format == "gguf" and not on_host else "formula",
         low_bytes=weights.bytes - on_host,
         sources=(
             *weights.sources,
@@ -100,7 +103,9 @@ def beside(facts: ModelFacts, setting: Setting) -> Parts:
 def _cells(facts: ModelFacts, setting: Setting, parts: list[LayerPart]) -> tuple[Component | None, tuple[str, ...]]:
     sums: Counter[int | None] = Counter()
     said: tuple[str, ...] = ()
-    keeps_windows = setting.cache != "swa_full" and facts.model_type in table(TABLE)[_SECTION]["windows"]
+    # What a GGUF file's plan has of windows comes from llama.cpp itself.
+    knows_windows = facts.format == "gguf" or facts.model_type in table(TABLE)[_SECTION]["windows"]
+    keeps_windows = setting.cache != "swa_full" and knows_windows
     for part in parts:
         if part.kind == "state":
             continue
