@@ -244,7 +244,7 @@ def test_a_child_process_fails_well(
 
 
 def test_an_interrupt_ends_it_soon(local_hub: LocalHub) -> None:
-    """Ctrl-C during a wait: one word, 130, and no traceback."""
+    """Ctrl-C during a wait: one word, 130, no traceback, and nobody waits for a question to be asked again."""
     local_hub.add(one_file())
     local_hub.fault("timeout", "config.json")
     child = subprocess.Popen(
@@ -257,6 +257,7 @@ def test_an_interrupt_ends_it_soon(local_hub: LocalHub) -> None:
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=60)
     assert (child.returncode, out, err.lstrip()) == (130, "", "error: interrupted\n")
+    assert sum("config.json" in request.path for request in local_hub.requests) <= 2
 
 
 # --- the last line of defence --------------------------------------------------------------------------------------------
