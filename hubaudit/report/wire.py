@@ -37,7 +37,7 @@ _SOURCED = (
 
 def to_wire(report: Report) -> dict[str, Any]:
     """The report as JSON-ready objects. Unknown values are ``null`` and their reasons stand in ``facts.where``."""
-    return _head(report.subject.repo_id) | {
+    return head(report.subject.repo_id) | {
         "subject": {
             "repo_id": report.subject.repo_id,
             "revision": report.subject.revision,
@@ -89,10 +89,11 @@ def to_wire(report: Report) -> dict[str, Any]:
 
 def error_to_wire(name: str, error: HubauditError) -> dict[str, Any]:
     """A subject that could not be audited, as a row like any other."""
-    return _head(name) | {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}
+    return head(name) | {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}
 
 
-def _head(name: str) -> dict[str, Any]:
+def head(name: str) -> dict[str, Any]:
+    """What every document begins with: the contract's version, the tool, and the subject as it was named."""
     return {
         "schema_version": SCHEMA_VERSION,
         "tool": {"name": "hubaudit", "version": __version__},
