@@ -183,16 +183,24 @@ class _Automaton:
         negated = self._peek() == "^"
         if negated:
             self._take()
+        if self._peek() == "]":
+            raise _NotUnderstoodError
         found: set[str] = set()
         while (character := self._take()) != "]":
-            if character == "\\":
-                found |= self._escaped()
-            elif self._text.startswith("-", self._at) and not self._text.startswith("-]", self._at):
-                self._take()
-                found.update(chr(code) for code in range(ord(character), min(ord(self._take()), 127) + 1))
-            else:
-                found.add(character)
+            found |= self._escaped() if character == "\\" else self._range(character)
         return frozenset(found), negated
+
+    def _range(self, first: str) -> frozenset[str]:
+        """A sign of a class, or the signs from it to the one behind a hyphen."""
+        if first in "[-":
+            raise _NotUnderstoodError
+        if self._peek() != "-":
+            return frozenset(first)
+        self._take()
+        last = self._take()
+        if last in "]\\" or not first <= last <= "~":
+            raise _NotUnderstoodError
+        return frozenset(chr(code) for code in range(ord(first), ord(last) + 1))
 
     def _repeated(self, first: int, last: int, begin: int, depth: int) -> tuple[int, int]:
         """The atom just read, with the repeat that follows it. A counted repeat builds the atom anew for every round."""
@@ -217,7 +225,7 @@ class _Automaton:
     def _counted(self, first: int, last: int, begin: int, depth: int) -> tuple[int, int]:
         close = self._text.find("}", self._at)
         low, comma, high = self._text[self._at + 1 : close].partition(",")
-        if close < 0 or not low.isdecimal() or not (high or low).isdecimal():
+        if close < 0 or not low.isdecimal() or (comma and not high.isdecimal()):
             raise _NotUnderstoodError
         least, most = int(low), int(high if comma else low)
         if not 1 <= least <= most <= _MAX_STATES:

@@ -208,7 +208,7 @@ FORMATS: dict[str, Callable[[int, int], tuple[Linear, dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("form", FORMATS)
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(outputs=SIZES, inputs=SIZES, bits=BIT_WIDTHS, group=st.sampled_from((32, 64, 128)))
 def test_unpacking_gives_back_what_was_packed(form: str, outputs: int, inputs: int, bits: int, group: int) -> None:
     """A weight of any size, packed by any format, counts outputs × inputs parameters, and its bytes are those of the file."""
@@ -233,7 +233,7 @@ def test_the_weights_own_shape_comes_back(form: str) -> None:
     assert all(group.kind == "scale" for group in facts.tensor_groups if group is not weight)
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(outputs=st.integers(1, 400), inputs=st.integers(1, 400))
 def test_an_nf4_weight_of_odd_size_counts_at_most_one_more(outputs: int, inputs: int) -> None:
     """Two values share a byte, so the file cannot tell 2n − 1 values from 2n; everything else is exact."""
@@ -258,7 +258,7 @@ def hqq(bits: int, group: int) -> Linear:
     return linear  # type: ignore[return-value]
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(outputs=SIZES, inputs=SIZES, bits=st.sampled_from((1, 2, 3, 4, 8)))
 def test_hqq(outputs: int, inputs: int, bits: int) -> None:
     """HQQ's groups and their size give the weight, three bits in ten values of an int32 included (hqq e0b1d00e, core/quantize.py, bitpack.py)."""
@@ -454,6 +454,7 @@ def test_shapes_that_contradict_the_layout_give_no_count(tensors: list[TensorInf
     assert facts.stored_bytes == sum(stored.stored_bytes for stored in tensors)
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(
