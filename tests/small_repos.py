@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from local_hub import LocalRepo, SparseFile, safetensors_prefix
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
 
     from hubaudit.types import RepoSnapshot
 
-QUICK = Patience(retries=2, first_wait_seconds=0.01, answer_seconds=1.0, rate_limit_seconds=1.0)
-"""Everything a hundred times as fast as for people, but the wait for the quota, which servers count in whole seconds."""
+QUICK = Patience(retries=2, first_wait_seconds=0.01, answer_seconds=30.0, rate_limit_seconds=1.0)
+"""Nobody waits to ask again, but for the quota, which servers count in whole seconds; a busy machine has its time to answer."""
+
+HASTY = replace(QUICK, answer_seconds=0.5)
+"""For what takes for ever: the deadline comes soon, on a busy machine sooner than the answer."""
 
 CONFIG: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],

@@ -36,7 +36,7 @@ def loaded_by(code: str) -> set[str]:
     lines = (
         f"import sys; bare = set(sys.modules)\n{code}\nimport json; print(json.dumps(sorted(set(sys.modules) - bare)))"
     )
-    run = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True, timeout=180)
     found: list[str] = json.loads(run.stdout.splitlines()[-1])
     return set(found)
 

@@ -14,7 +14,7 @@ import click
 import pytest
 from local_hub import LocalRepo, safetensors_prefix
 from raw_server import RawServer
-from small_repos import CONFIG, INDEX, PARAMETERS, QUICK, TENSORS, one_file, sharded
+from small_repos import CONFIG, HASTY, INDEX, PARAMETERS, QUICK, TENSORS, one_file, sharded
 
 from hubaudit import cli
 from hubaudit.cli.failures import report_failure
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from local_hub import LocalHub
 
+    from hubaudit.hub.session import Patience
+
 Run = tuple[int, str, str]
 
 
@@ -35,9 +37,8 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     """Runs the command line in this process, without long waits: exit code, stdout and stderr."""
     from hubaudit.hub import session
 
-    monkeypatch.setattr(session, "Patience", lambda: QUICK)
-
-    def run_here(*words: str) -> Run:
+    def run_here(*words: str, patience: Patience = QUICK) -> Run:
+        monkeypatch.setattr(session, "Patience", lambda: patience)
         monkeypatch.setattr(sys, "argv", ["hubaudit", *words])
         with pytest.raises(SystemExit) as ended:
             cli.main()
@@ -55,7 +56,7 @@ def run_child(*words: str, environment: dict[str, str] | None = None) -> Run:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=180,
         env={**os.environ, **(environment or {})},
     )
     return ended.returncode, ended.stdout, ended.stderr
@@ -103,12 +104,13 @@ def test_a_failure_in_words(case: str, local_hub: LocalHub, run: Callable[..., R
     """On stderr for people, and in JSON as a row with a stable kind; stdout holds data only."""
     prepare, words, code, message, hint = CASES[case]
     prepare(local_hub)
-    ended, out, err = run(*words)
+    patience = HASTY if case == "silence" else QUICK
+    ended, out, err = run(*words, patience=patience)
     line, advice = check_said(err)
     assert (ended, out) == (code, "")
     assert message in line
     assert hint in advice
-    ended, out, err = run(*words, "--json")
+    ended, out, err = run(*words, "--json", patience=patience)
     row = json.loads(out)["error"]
     assert ended == code
     assert (f"error: {row['message']}", f"hint: {row['hint']}") == (line, advice)
@@ -131,7 +133,7 @@ def test_a_failure_in_the_middle(
         pytest.skip("half the text of a redirect is as good as all of it")
     local_hub.add(one_file())
     local_hub.fault(kind, "model.safetensors", host=host, **options)
-    ended, out, err = run("org/one", "--json")
+    ended, out, err = run("org/one", "--json", patience=HASTY if kind in ("slow", "timeout") else QUICK)
     check_said(err)
     assert ended == 4
     assert json.loads(out).keys() >= {"error"}
@@ -255,7 +257,7 @@ def test_an_interrupt_ends_it_soon(local_hub: LocalHub) -> None:
             break
         time.sleep(0.1)
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=180)
     assert (child.returncode, out, err.lstrip()) == (130, "", "error: interrupted\n")
     assert sum("config.json" in request.path for request in local_hub.requests) <= 2
 
@@ -306,7 +308,7 @@ def test_a_server_that_drips(local_hub: LocalHub, run: Callable[..., Run], monke
 
     with RawServer(drip) as server:
         monkeypatch.setattr(constants, "ENDPOINT", server.url)
-        ended, out, err = run("org/one")
+        ended, out, err = run("org/one", patience=HASTY)
     assert (ended, out) == (4, "")
     assert "did not answer in time" in check_said(err)[0]
 

@@ -96,7 +96,7 @@ ALONE = st.builds(
     base_reason=st.none() | TEXT,
 )
 SNAPSHOTS = st.builds(lambda snapshot, base: replace(snapshot, base=base), ALONE, st.none() | ALONE)
-IN_A_FOLDER = settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+IN_A_FOLDER = settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 
 @pytest.mark.parametrize("name", ["x.json", "x.json.gz"])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 from raw_server import RawServer
-from small_repos import QUICK, one_file
+from small_repos import HASTY, QUICK, one_file
 
 from hubaudit.errors import AccessError, HubauditError, NetworkError, NotFoundError, RateLimitError, UsageError
 from hubaudit.hub.quota import asked_wait_seconds
@@ -366,8 +366,6 @@ def test_what_a_server_asks_for(status: int, headers: dict[str, str], seconds: i
 
 
 # --- deadlines -----------------------------------------------------------------------------------------------------------
-
-HASTY = Patience(retries=2, first_wait_seconds=0.01, answer_seconds=0.3)
 
 
 def trickle(head: bytes, drop: bytes) -> RawServer:
