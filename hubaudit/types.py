@@ -416,7 +416,8 @@ class Fit:
     lacks so much. ``max_batch`` and ``max_context`` (prompt and new tokens) are the largest that fit, each with the rest of the workload
     as asked, 0 where none does and ``None`` where there is no limit or it cannot be known. ``best_precision`` is the one nearest to the
     model's own that fits, ``None`` where none does. ``min_devices`` is a lower bound on the devices needed, as if all but the overheads
-    of a process could be split evenly; ``None`` where no number is enough.
+    of a process could be split evenly; ``None`` where no number is enough. Under vLLM ``cache_tokens`` is what its cache holds in all that
+    it may take, and ``full_sequences`` how many of ``full_tokens``, the model's longest, run at once.
     """
 
     hardware: Hardware
@@ -427,6 +428,9 @@ class Fit:
     best_precision: str | None = None
     min_devices: int | None = None
     reason: str | None = None
+    cache_tokens: int | None = None
+    full_sequences: int | None = None
+    full_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -165,9 +165,19 @@ def _most(number: int | None, fit: Fit) -> str:
     return "no limit" if fit.verdict in ("fits", "tight") else "unknown"
 
 
+def _served(fit: Fit) -> Iterator[str]:
+    """What a server's cache holds where it takes all that it may."""
+    if fit.cache_tokens is None or fit.full_tokens is None:
+        return
+    yield f"the cache would hold about {fit.cache_tokens:,} tokens, {fit.full_sequences:,} sequences of {fit.full_tokens:,}"
+    if not fit.full_sequences:
+        yield "vLLM does not start so: --max-model-len must be shorter"
+
+
 def _remarks(fit: Fit) -> Iterator[str]:
     if fit.reason:
         yield fit.reason
+    yield from _served(fit)
     if fit.verdict in ("no", "tight") and fit.best_precision:
         yield f"fits with {fit.best_precision} weights"
     if fit.verdict in ("fits", "tight") and fit.hardware.count > 1:

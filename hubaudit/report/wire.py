@@ -71,6 +71,9 @@ def to_wire(report: Report) -> dict[str, Any]:
                 "best_precision": fit.best_precision,
                 "min_devices": fit.min_devices,
                 "reason": fit.reason,
+                "cache_tokens": fit.cache_tokens,
+                "full_sequences": fit.full_sequences,
+                "full_tokens": fit.full_tokens,
             }
             for fit in report.fit
         ],
@@ -126,7 +129,7 @@ def _facts(facts: ModelFacts) -> dict[str, Any]:
         "format": facts.format,
         "quantization": None
         if facts.quantization is None
-        else {"method": facts.quantization.method, "bits": facts.quantization.bits, "where": facts.quantization.where},
+        else {name: getattr(facts.quantization, name) for name in facts.quantization.__slots__},
         "layer_plan": _layer_plan(facts.layer_plan),
         "layer_plan_reason": facts.layer_plan_reason,
         "name": facts.name,

@@ -90,6 +90,9 @@ def _shared(section: str, key: str) -> bool:
         "own_cache": "own_cache_source",
         "indexer_scale_bytes": "indexer_source",
         "indexer_scale_elements": "indexer_source",
+        "large_bytes": "large_source",
+        "large_sequences": "large_source",
+        "large_batched_tokens": "large_source",
     }
     family |= {
         "sparse_fp8_token_bytes": "sparse_fp8_source",

@@ -377,13 +377,37 @@ def test_what_fits_never_takes_more_than_there_is(available: int, tokens: int) -
     assert found.sequences * need <= available < (found.sequences + 1) * need + found.block_bytes
 
 
+def pool_bytes(name: str, usable_bytes: int, device: str = "") -> int:
+    """What vLLM would leave for the cache of a fixture."""
+    facts, workload = facts_of(name), Workload(runtime="vllm")
+    return kv_pool_bytes(facts, settle(facts, workload), estimate(facts, workload), usable_bytes, device)
+
+
 def test_the_pool_is_what_the_rest_leaves() -> None:
     """90 % of the device less weights, activations, graphs and context; never below nothing."""
-    facts = facts_of("qwen2-0.5b-instruct")
-    made_of = estimate(facts, Workload(runtime="vllm"))
+    made_of = estimate(facts_of("qwen2-0.5b-instruct"), Workload(runtime="vllm"))
     others = sum(part.bytes for part in made_of.components if part.id != "kv_cache")
-    assert kv_pool_bytes(made_of, 24 * GIB) == 24 * GIB * 90 // 100 - others
-    assert kv_pool_bytes(made_of, GIB) == 0
+    assert pool_bytes("qwen2-0.5b-instruct", 24 * GIB) == 24 * GIB * 90 // 100 - others
+    assert pool_bytes("qwen2-0.5b-instruct", GIB) == 0
+
+
+@pytest.mark.parametrize(
+    ("usable_bytes", "kv_bytes"),
+    [
+        pytest.param(
+            25_250_627_584, 41_408 * 131_072, id="RTX 4090: LLMServingSim bench/examples at 5daddb21a545, vLLM 0.19"
+        ),
+        pytest.param(int(79.19 * GIB), int(55.15 * GIB), id="H100: code index file 34680831065"),
+    ],
+)
+def test_the_pool_is_about_what_vllm_found(usable_bytes: int, kv_bytes: int) -> None:
+    """Llama-3.1-8B with the server's defaults: within 5 % of the cache that two cards were logged to have."""
+    assert pool_bytes("llama-3.1-8b", usable_bytes) == pytest.approx(kv_bytes, rel=0.05)
+
+
+def test_an_a100_is_no_large_device() -> None:
+    """Its name keeps the smaller defaults, and so more memory for the cache (arg_utils.py, get_batch_defaults)."""
+    assert pool_bytes("llama-3.1-8b", 79 * GIB, "A100 80GB") > pool_bytes("llama-3.1-8b", 79 * GIB, "H100 80GB")
 
 
 def test_bitsandbytes_is_transformers_own() -> None:

@@ -1,0 +1,51 @@
+"""vLLM on a device: its share of the memory, and the tokens and sequences that its cache then holds."""
+
+from __future__ import annotations
+
+import pytest
+from fixture_models import facts_of
+
+from hubaudit.estimate.infer import estimate
+from hubaudit.fit.judge import judge
+from hubaudit.types import Fit, Hardware, Workload
+
+GIB = 2**30
+
+
+def fit(name: str, hardware: Hardware, **asked: object) -> Fit:
+    """The answer for one device."""
+    facts = facts_of(name)
+    workload = Workload(**({"runtime": "vllm"} | asked))  # type: ignore[arg-type]
+    (found,) = judge(facts, workload, estimate(facts, workload), (hardware,))
+    return found
+
+
+def test_a_4090_with_llama_3_1() -> None:
+    """41,408 tokens of cache were logged (LLMServingSim at 5daddb21a545, vLLM 0.19); the model's 131,072 do not fit even once."""
+    found = fit("llama-3.1-8b", Hardware(name="GeForce RTX 4090", usable_bytes=25_250_627_584))
+    assert found.cache_tokens == pytest.approx(41_408, rel=0.05)
+    assert (found.full_sequences, found.full_tokens) == (0, 131_072)
+
+
+def test_a_tenth_of_the_device_is_left_alone() -> None:
+    """Headroom and limits are within the 90 % that vLLM takes by default (vllm/config/cache.py, gpu_memory_utilization)."""
+    found = fit("qwen2-0.5b-instruct", Hardware(name="24GiB", usable_bytes=24 * GIB))
+    total = estimate(facts_of("qwen2-0.5b-instruct"), Workload(runtime="vllm")).total_bytes
+    assert found.headroom_bytes == 24 * GIB * 90 // 100 - total
+    plain = fit("qwen2-0.5b-instruct", Hardware(name="24GiB", usable_bytes=24 * GIB), runtime="transformers")
+    assert plain.headroom_bytes > 24 * GIB * 90 // 100 - total
+    assert (plain.cache_tokens, plain.full_sequences, plain.full_tokens) == (None, None, None)
+
+
+@pytest.mark.parametrize("runtime", ["vllm", "llama.cpp"])
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "qwen3-next-80b-a3b-instruct", "bert-base-uncased", "t5-small"])
+def test_every_engine_is_judged(runtime: str, name: str) -> None:
+    """No engine makes the search stumble; other precisions are transformers' own."""
+    found = fit(name, Hardware(name="80GiB", usable_bytes=80 * GIB), runtime=runtime)
+    assert found.verdict in ("fits", "tight", "no", "unknown")
+    assert found.best_precision is None
+
+
+def test_several_devices_are_not_counted_on() -> None:
+    """How two would share the cache is not estimated, so no tokens are named."""
+    assert fit("llama-3.1-8b", Hardware(name="24GiB", usable_bytes=24 * GIB, count=2)).cache_tokens is None
