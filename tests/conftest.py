@@ -12,12 +12,17 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from local_hub import LocalHub
+
+# How long one example takes says more about what else the machine does than about the code.
+settings.register_profile("hubaudit", deadline=None)
+settings.load_profile("hubaudit")
 
 NOWHERE = "http://127.0.0.1:9"
 """The Hub of a test that asked for none: nobody listens on the discard port."""
