@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hubaudit.estimate.cache import Counting, as_they_come, cache_components, grown, owned_tensors, states
@@ -37,10 +38,11 @@ def offloaded_components(facts: ModelFacts, setting: Setting) -> Parts:
         *_resident("cross_cache", leaving, staying, counting, setting, facts, crossing=True),
     ]
     state = states([tensor for _, tensors in layers for tensor in tensors], setting, facts)
-    found = (*kept, *((state,) if state else ()))
+    # What stays was read in the code, not measured on a device.
+    found = (*(replace(part, exactness="formula") for part in kept), *((state,) if state else ()))
     away_bytes = sum(part.bytes for part in whole.components) - sum(part.bytes for part in found)
-    said = f"{format_bytes(away_bytes)} of the cache wait in the host's memory"
-    return Parts(components=found, assumptions=(*whole.assumptions, said))
+    said = (f"{format_bytes(away_bytes)} of the cache wait in the host's memory",) if away_bytes else ()
+    return Parts(components=found, assumptions=(*whole.assumptions, *said))
 
 
 def _sourced(counting: Counting) -> Counting:

@@ -28,13 +28,15 @@ def quantized_components(facts: ModelFacts, setting: Setting) -> Parts:
     Raises:
         UsageError: the model is one that transformers refuses to quantize the cache of.
     """
-    _check(facts, setting)
+    if not any(tensor.elements_per_token for tensor in owned_tensors(facts.layer_plan or ())):
+        return Parts()
+    _check(facts)
     cache = _fp8(facts, setting) if setting.kv.backend == "fp8" else _grouped(facts, setting)
     said = f"keys and values are quantized to {setting.kv.name} by the {setting.kv.backend} backend"
     return Parts(components=(cache, _unpacked_copy(facts, setting)), assumptions=(said,))
 
 
-def _check(facts: ModelFacts, setting: Setting) -> None:
+def _check(facts: ModelFacts) -> None:
     plan = facts.layer_plan or ()
     kinds = {layer.kind for layer in plan}
     if facts.family == "encoder-decoder" or not plan or not kinds <= {"full", "mla"}:
