@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from hubaudit.data import table
@@ -45,7 +46,7 @@ def select_weights(listing: Sequence[RepoFile]) -> Selection:
     chosen = min(models, key=lambda one: _rank(one, has_adapter=has_adapter))
     if chosen.weights.format == "gguf":
         chosen = _gguf([one for one in models if one.weights.format == "gguf"])
-    noted = replace(chosen.weights, note=_why(chosen, models))
+    noted = replace(chosen.with_missing(), note=_why(chosen, models))
     return Selection(chosen=(noted,), others=_others(found, (chosen,)))
 
 
@@ -69,7 +70,7 @@ def select_parts(listing: Sequence[RepoFile], folders: Sequence[str], *, as_one:
     chosen = [
         min(sets, key=lambda one: (not is_compatible and one.weights.format != "torch", _rank(one))) for sets in parts
     ]
-    noted = tuple(replace(one.weights, note=_only_variant(one)) for one in chosen)
+    noted = tuple(replace(one.with_missing(), note=_only_variant(one)) for one in chosen)
     return Selection(chosen=noted, others=_others(found, chosen, parts=folders))
 
 
@@ -89,7 +90,7 @@ def select_file(listing: Sequence[RepoFile], path: str) -> Selection:
             raise CannotAuditError(
                 f"`{path}` is {one.weights.format}, which hubaudit does not read", hint=f"it reads {formats}"
             )
-        return Selection(chosen=(one.weights,), others=_others(found, (one,)))
+        return Selection(chosen=(one.with_missing(),), others=_others(found, (one,)))
     names = [name for one in found if one.is_read for name in one.weights.files[:1]]
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     hint = f"weights there: {', '.join(names[:_SHOWN])}{more}" if names else "there are no weights that hubaudit reads"
@@ -124,9 +125,13 @@ def _within(one: Found) -> tuple[object, ...]:
 
 def _place(one: Found) -> int | None:
     """Where loaders have this name in their order; ``None`` where they do not know it."""
-    wanted = (one.stem, one.weights.format, one.is_sharded)
+    return _loaders().get((one.stem, one.weights.format, one.is_sharded))
+
+
+@cache
+def _loaders() -> dict[tuple[str, str, bool], int]:
     rows = table("weight_files.toml")["loader"]
-    return next((at for at, row in enumerate(rows) if (row["stem"], row["format"], row["is_sharded"]) == wanted), None)
+    return {(row["stem"], row["format"], row["is_sharded"]): at for at, row in enumerate(rows)}
 
 
 def _gguf(models: Sequence[Found]) -> Found:
@@ -168,7 +173,7 @@ def _others(found: Iterable[Found], chosen: Iterable[Found], *, parts: Sequence[
 
     Sets of one format and variant in a pipeline's parts are told as one, and so are all of a format that is not read.
     """
-    taken = [one.weights.files for one in chosen]
+    taken = {one.weights.files for one in chosen}
     groups: defaultdict[tuple[str, ...], list[Found]] = defaultdict(list)
     for at, one in enumerate(found):
         if one.weights.files in taken or not one.weights.files:
@@ -192,5 +197,4 @@ def _merged(group: Sequence[Found]) -> WeightSet:
         files=tuple(path for one in group for path in one.weights.files),
         size_bytes=sum(size for size in sizes if size is not None) if None not in sizes else None,
         index=None,
-        missing=tuple(path for one in group for path in one.weights.missing),
     )

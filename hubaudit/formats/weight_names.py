@@ -25,7 +25,10 @@ _QUANT = re.compile(r"[-.](?P<quant>(U?I?Q|TQ)\d\w*|B?F(P)?\d+|MXFP\d\w*|NVFP\d\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightName:
-    """A file's name taken apart. ``stem`` is the name that its shards and variants share; ``count`` is 0 where the name does not say it."""
+    """A file's name taken apart. ``stem`` is the name that its shards and variants share; ``count`` is 0 where the name does not say it.
+
+    ``frame`` is what stands before and after a shard's number, its folder included.
+    """
 
     path: str
     folder: str
@@ -34,6 +37,7 @@ class WeightName:
     variant: str | None = None
     number: int | None = None
     count: int | None = None
+    frame: tuple[str, str] = ("", "")
 
     @property
     def is_shard(self) -> bool:
@@ -50,15 +54,22 @@ def weight_name(path: str) -> WeightName | None:
     base = name.rpartition(".")[0]
     shard = (_RANK if format == "torch" else _SHARD).fullmatch(base) or _SHARD.fullmatch(base)
     number = count = None
+    frame = ("", "")
     if shard is not None and int(shard.groupdict().get("count") or 0) <= MAX_SHARDS:
         base = shard["stem"] + (shard.groupdict().get("after") or "")
         number, count = int(shard["number"]), int(shard.groupdict().get("count") or 0)
+        at = len(path) - len(name)
+        frame = (path[: at + shard.start("number")], path[at + shard.end("number") :])
     stem, variant = _split(base, format)
-    return WeightName(path=path, folder=folder, format=format, stem=stem, variant=variant, number=number, count=count)
+    return WeightName(
+        path=path, folder=folder, format=format, stem=stem, variant=variant, number=number, count=count, frame=frame
+    )
 
 
 def index_name(path: str) -> WeightName | None:
     """An ``*.index.json`` of shards, in any of the spellings that transformers and diffusers have had for variants."""
+    if not path.endswith(".json"):
+        return None
     folder, _, name = path.rpartition("/")
     index = _INDEX.fullmatch(name)
     if index is None:

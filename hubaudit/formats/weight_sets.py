@@ -11,11 +11,33 @@ from hubaudit.formats.weight_names import WeightName, index_name, read_formats, 
 from hubaudit.types import WeightSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hubaudit.types import RepoFile
 
 _Key = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shards:
+    """One set of shards: what stands around their numbers, how many they say they are, and which are there."""
+
+    weights: WeightSet
+    frame: tuple[str, str]
+    count: int
+    numbers: frozenset[int]
+
+    @property
+    def lacking(self) -> int:
+        return max(self.count - len(self.numbers), 0)
+
+    def missing(self) -> tuple[str, ...]:
+        """The paths of those that are not there. Shards are numbered from 1, by some tools from 0."""
+        before, after = self.frame
+        width = len(self.weights.files[0]) - len(before) - len(after)
+        first = 0 if 0 in self.numbers else 1
+        absent = (number for number in range(first, first + self.count) if number not in self.numbers)
+        return tuple(f"{before}{number:0{width}}{after}" for number in absent)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +48,11 @@ class Found:
     stem: str
     is_sharded: bool
     weights: WeightSet
+    shards: _Shards | None = None
+
+    def with_missing(self) -> WeightSet:
+        """The set with the shards that it lacks: only of one that is read, because a hostile listing may lack millions."""
+        return self.weights if self.shards is None else replace(self.weights, missing=self.shards.missing())
 
     @property
     def is_read(self) -> bool:
@@ -93,32 +120,33 @@ def _sets_of(key: _Key, names: Sequence[WeightName], index: str | None, sizes: M
         for name in sorted(names, key=lambda name: name.path)
         if not name.is_shard
     ]
-    shards = _shard_sets(plain, [name for name in names if name.is_shard], sizes)
-    if index is not None:
-        # The index belongs to the set that lacks least; where no file bears its name, it may still name some.
-        first, *rest = shards or [plain]
-        shards = [replace(first, index=index), *rest]
-    return found + [Found(folder=folder, stem=stem, is_sharded=True, weights=shard) for shard in shards]
+    cuts = sorted(
+        _shards(plain, [name for name in names if name.is_shard], sizes),
+        key=lambda cut: (cut.lacking, cut.weights.files),
+    )
+    found += [Found(folder=folder, stem=stem, is_sharded=True, weights=cut.weights, shards=cut) for cut in cuts]
+    if index is None:
+        return found
+    # The index belongs to the set that lacks least; where no file bears its name, it may still name some.
+    first = len(found) - len(cuts)
+    owner = found[first] if cuts else Found(folder=folder, stem=stem, is_sharded=True, weights=plain)
+    return [*found[:first], replace(owner, weights=replace(owner.weights, index=index)), *found[first + 1 :]]
 
 
-def _shard_sets(plain: WeightSet, names: Sequence[WeightName], sizes: Mapping[str, int | None]) -> list[WeightSet]:
-    """The shards that belong together, by how many they say they are; the set that lacks least comes first."""
-    by_count: defaultdict[int, dict[int, str]] = defaultdict(dict)
+def _shards(plain: WeightSet, names: Sequence[WeightName], sizes: Mapping[str, int | None]) -> Iterator[_Shards]:
+    """The shards that belong together, by what stands around their numbers. A number that comes twice begins another set."""
+    by_frame: defaultdict[tuple[str, str], list[dict[int, str]]] = defaultdict(list)
     for name in sorted(names, key=lambda name: name.path):
-        by_count[name.count or 0].setdefault(name.number or 0, name.path)
-    sets = []
-    for count, numbered in by_count.items():
-        paths = tuple(sorted(numbered.values()))
-        sets.append(replace(plain, files=paths, size_bytes=size_of(paths, sizes), missing=_missing(count, numbered)))
-    return sorted(sets, key=lambda one: (len(one.missing), one.files))
-
-
-def _missing(count: int, numbered: Mapping[int, str]) -> tuple[str, ...]:
-    """Shards are numbered from 1, by some tools from 0."""
-    example = next(iter(numbered.values()))
-    number = str(next(iter(numbered)))
-    before, _, after = example.rpartition("-of-")
-    digits = len(before) - len(before.rstrip("0123456789"))
-    first = 0 if 0 in numbered else 1
-    lacking = (at for at in range(first, first + count) if at not in numbered)
-    return tuple(f"{before[: len(before) - digits]}{at:0{max(digits, len(number))}}-of-{after}" for at in lacking)
+        number = name.number or 0
+        cuts = by_frame[name.frame]
+        cut = next((cut for cut in cuts if number not in cut), None)
+        if cut is None:
+            cuts.append({number: name.path})
+        else:
+            cut[number] = name.path
+    counts = {name.frame: name.count or 0 for name in names}
+    for frame, cuts in by_frame.items():
+        for numbered in cuts:
+            paths = tuple(sorted(numbered.values()))
+            weights = replace(plain, files=paths, size_bytes=size_of(paths, sizes))
+            yield _Shards(weights=weights, frame=frame, count=counts[frame], numbers=frozenset(numbered))

@@ -106,7 +106,7 @@ def _shards_beside(file: Path) -> WeightSet:
             RepoFile(path=path.name, size_bytes=path.stat().st_size) for path in file.parent.iterdir() if path.is_file()
         ]
         if len(listing) <= _MAX_FILES:
-            return next((one.weights for one in find_sets(listing) if file.name in one.weights.files), alone)
+            return next((one.with_missing() for one in find_sets(listing) if file.name in one.weights.files), alone)
     return alone
 
 

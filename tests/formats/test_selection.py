@@ -147,6 +147,19 @@ def test_no_weights(path: str) -> None:
     assert weight_name(path) is None
 
 
+def test_equal_numbers_begin_another_set() -> None:
+    """Two spellings of one shard are two sets, and neither file is lost."""
+    names = (
+        "model-00001-of-00002.safetensors",
+        "model_00001-of-00002.safetensors",
+        "model-1-of-2.safetensors",
+        "model-01-of-2.safetensors",
+    )
+    found = select_weights(listing(*names))
+    assert sorted(path for one in (*found.chosen, *found.others) for path in one.files) == sorted(names)
+    assert len(found.chosen[0].files) == 1
+
+
 def test_a_count_beyond_belief_is_no_count() -> None:
     """A name does not make us list a million missing shards."""
     (only,) = select_weights(listing("model-00001-of-999999.safetensors")).chosen
