@@ -240,7 +240,11 @@ class CacheTensor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSpec:
-    """What one layer keeps between tokens. ``shares_cache_with`` is the index of the layer whose cache it reads instead of its own."""
+    """What one layer keeps between tokens: ``tensors``, each for one sequence.
+
+    ``shares_cache_with`` is the index of the layer whose cache it reads instead of its own; ``tensors`` is then only what it keeps all the
+    same (often nothing). So the whole cache is the sum over every layer's ``tensors``.
+    """
 
     index: int
     kind: str

@@ -61,6 +61,11 @@ def _of_the_whole(config: ConfigReader, model: ConfigReader) -> dict[str, Json]:
     return {"architecture": architectures[0], "encoder_decoder": encoder_decoder is True}
 
 
+def _named(kind: str, scope: Scope) -> str:
+    """A kind of the table: by name, or by a formula."""
+    return str(scope.evaluate(kind)) if " " in kind else kind
+
+
 class _Planner:
     """Applies one row of the table to one configuration."""
 
@@ -85,7 +90,7 @@ class _Planner:
         scope.wheres.update(self._counted.wheres)
         kind = self._kind(types[index], scope)
         owner = None if self._row.shares is None else scope.evaluate(self._row.shares)
-        tensors = () if owner is not None else tensors_of(kind, scope)
+        tensors = tensors_of(kind if owner is None else _named(self._row.shared_kind, scope), scope)
         return LayerSpec(
             index=index,
             kind=kind,
@@ -98,7 +103,7 @@ class _Planner:
         kind = self._row.kinds.get(layer_type)
         if kind is None:
             raise NotKnownError(f"a layer of type {layer_type!r:.40} is not in the table for it")
-        return str(scope.evaluate(kind)) if " " in kind else kind
+        return _named(kind, scope)
 
     def _types(self, count: int) -> list[str]:
         said = self._said_types()

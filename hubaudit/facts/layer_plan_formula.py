@@ -48,7 +48,7 @@ class Scope:
 
     def evaluate(self, formula: str) -> Any:
         """The value of ``formula``; ``NotKnownError`` where one of the values that it really needs is not known."""
-        return self._node(_parsed(formula))
+        return self._node(parsed(formula))
 
     def count(self, formula: str) -> int:
         """The value of ``formula`` as a count; ``NotKnownError`` where it is none."""
@@ -147,8 +147,8 @@ class Scope:
     def _call(self, node: ast.Call) -> Any:
         function = _FUNCTIONS.get(node.func.id) if isinstance(node.func, ast.Name) else None
         values = [self._node(part) for part in node.args]
-        if ast.unparse(node.func) == "said":
-            return self._said(*values)
+        if isinstance(node.func, ast.Name) and node.func.id in ("said", "known") and len(values) == 1:
+            return self._said(values[0]) if node.func.id == "said" else self._known(values[0])
         if function is None or node.keywords:
             raise ValueError(f"no such function: {ast.unparse(node.func)}")
         try:
@@ -159,6 +159,13 @@ class Scope:
     def _said(self, name: str) -> Any:
         """What the file itself says of ``name``; null where it says nothing."""
         return self._key(name) if self._config.says(name) else None
+
+    def _known(self, name: str) -> Any:
+        """The value of ``name``; null where it is not known."""
+        try:
+            return self._key(name)
+        except NotKnownError:
+            return None
 
     def _attribute(self, node: ast.Attribute) -> Any:
         """``section.name``: a key inside a section of the configuration."""
@@ -196,6 +203,11 @@ def _item(mapping: Any, key: str) -> Any:
     return mapping.get(key) if isinstance(mapping, Mapping) else None
 
 
+def _first(items: list[Any], wanted: list[Any]) -> int | None:
+    """Index of the first of ``items`` that is one of ``wanted``."""
+    return next((index for index, item in enumerate(items) if item in wanted), None)
+
+
 def _last(items: list[Any], item: Any, before: int) -> int | None:
     """Index of the last ``item`` of the first ``before`` items."""
     return max((index for index, other in enumerate(items[:before]) if other == item), default=None)
@@ -222,6 +234,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "ceil_div": _ceil_div,
     "ceil": math.ceil,
     "ends": _ends,
+    "first": _first,
     "item": _item,
     "last": _last,
 }
@@ -242,5 +255,6 @@ _HANDLERS: Final[Mapping[type[ast.AST], Callable[[Scope, Any], Any]]] = {
 
 
 @cache
-def _parsed(formula: str) -> ast.AST:
+def parsed(formula: str) -> ast.AST:
+    """The formula's syntax tree; ``SyntaxError`` where it is no expression. It may run over several lines."""
     return ast.parse(" ".join(formula.split()), mode="eval").body

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hubaudit.facts.config_reader import ConfigReader
 
 TABLES = ("layer_plans.toml", "layer_plans_remote.toml")
+CACHELESS = "layer_plans_cacheless.toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,7 @@ class Row:
     ``layers`` is the formula of their number; ``types_key`` the key whose list names each layer's type where the file has it, ``type`` the
     class's rule where it has not (a formula over ``layer``), ``kinds`` the kind of each type (a name of layer_kinds.toml, or a formula).
     ``dimensions`` are the names that formulas use beside the configuration's own keys; ``shares`` is the formula of the layer whose cache
-    a layer reads instead of an own one, null where it has its own.
+    a layer reads instead of an own one, null where it has its own; ``shared_kind`` the kind of what such a layer keeps all the same.
     """
 
     types: tuple[str, ...]
@@ -34,13 +35,16 @@ class Row:
     kinds: Mapping[str, str]
     dimensions: Mapping[str, str]
     shares: str | None
+    shared_kind: str
 
 
 def row_for(config: ConfigReader) -> tuple[Row, ConfigReader] | str:
     """The row that describes ``config`` and the section it speaks of, or the reason why there is none."""
-    reason = _unknown().get(config.model_type or "")
+    reason = unknown_types().get(config.model_type or "")
     if reason is not None:
         return reason
+    if config.model_type in _keep_nothing().types:
+        return _keep_nothing(), config
     rows = all_rows()
     model = config.language_model()
     if model.model_type is None:
@@ -67,7 +71,24 @@ def all_rows() -> Mapping[str, Row]:
 
 
 @cache
-def _unknown() -> Mapping[str, str]:
+def _keep_nothing() -> Row:
+    """The row of every model type that has no class with a cache. How many layers such a model has need not be known."""
+    document = table(CACHELESS)
+    return Row(
+        types=tuple(document["types"]),
+        source=document["source"],
+        layers="known('num_hidden_layers') or 0",
+        types_key=None,
+        type="'full_attention'",
+        kinds={"full_attention": "none"},
+        dimensions={},
+        shares=None,
+        shared_kind="none",
+    )
+
+
+@cache
+def unknown_types() -> Mapping[str, str]:
     """Model types whose caches cannot be told from the configuration, and why."""
     return {model_type: row["reason"] for row in table(TABLES[0])["unknown"] for model_type in row["types"]}
 
@@ -82,4 +103,5 @@ def _row(raw: Mapping[str, Any], default: Mapping[str, Any]) -> Row:
         kinds={**default["kinds"], **raw.get("kinds", {})},
         dimensions={**default["dimensions"], **raw.get("dimensions", {})},
         shares=raw.get("shares"),
+        shared_kind=raw.get("shared_kind", "none"),
     )

@@ -1,0 +1,246 @@
+"""Every layer plan against what transformers itself keeps: real modeling code on the meta device, byte for byte.
+
+Counted are the logical bytes of the cache's tensors after a prompt and a few single-token steps (``tools/meta_caches.py`` says why);
+the plan is made from the config.json that transformers writes for the very model that is run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import random
+import re
+import sys
+import warnings
+import zlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hubaudit.data.dtypes import bits_of, dtype_named
+from hubaudit.facts.config_reader import ConfigReader
+from hubaudit.facts.layer_plan import plan_layers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hubaudit.types import Json, LayerSpec
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+pytestmark = pytest.mark.oracle
+
+ROOT = Path(__file__).resolve().parents[2]
+CORPUS = ROOT.parent / "shared" / "corpus" / "configs"
+CASES = (
+    (1, 5, 2, 9),
+    (2, 40, 3, 37),
+    (3, 17, 1, 4),
+)  # batch, prompt tokens, new tokens, encoder tokens; windows are 16
+MORE_CASES = ((2, 3, 2, 5), (1, 61, 3, 70))
+DRAWS = 16
+MOST_LAYERS = 8
+
+
+def _tool(name: str) -> Any:
+    sys.path.insert(0, str(ROOT))
+    try:
+        return importlib.import_module(f"tools.{name}")
+    finally:
+        sys.path.remove(str(ROOT))
+
+
+meta_caches = _tool("meta_caches")
+meta_cases = _tool("meta_cases")
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    CLASSES = [pair for pair in meta_caches.model_classes() if pair[0] not in meta_cases.CANNOT]
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Modeling code warns and logs about odd drawn values; what it keeps is compared all the same."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        yield
+    logging.disable(logging.NOTSET)
+
+
+def planned(config: dict[str, Json]) -> tuple[LayerSpec, ...]:
+    """The plan; the test fails with the reason where there is none."""
+    plan, reason = plan_layers(ConfigReader(config))
+    assert plan is not None, reason
+    return plan
+
+
+def planned_bytes(plan: tuple[LayerSpec, ...], case: tuple[int, int, int, int], dtype: str) -> int:
+    """What a reader of the plan computes for (batch, prompt, new, encoder tokens)."""
+    batch, prompt, new, encoder = case
+    counts = {"tokens": prompt + new, "prompt_tokens": prompt, "new_tokens": new, "encoder_tokens": encoder}
+    total = 0
+    for tensor in (tensor for layer in plan for tensor in layer.tensors):
+        counted = counts[tensor.grows_with]
+        entries = counted % tensor.tokens_per_entry if tensor.unfinished else counted // tensor.tokens_per_entry
+        kept = entries if tensor.window_tokens is None else min(entries, tensor.window_tokens)
+        elements = tensor.fixed_elements + tensor.elements_per_token * kept
+        total += batch * elements * bits_of()[tensor.dtype or dtype_named(dtype) or ""] // 8
+    return total
+
+
+def runner(config: dict[str, Json], class_name: str, case: Any) -> Any:
+    """The model of ``config``, ready to run with its cache."""
+    made = meta_caches.config_of(config)
+    made = getattr(made, case.section) if case.section else made
+    built = meta_caches.build(made, case.class_name or class_name, dtype=case.dtype, device=case.device)
+    for part in (case.module or "").split("."):
+        built = getattr(built, part) if part else built
+    return meta_caches.Run(
+        built, inputs=case.inputs, first_inputs=case.first_inputs, tokens=case.tokens, whole=case.whole
+    )
+
+
+def kept_bytes(run: Any, case: tuple[int, int, int, int]) -> int:
+    """What the model really keeps."""
+    batch, prompt, steps, encoder = case
+    kept = run.kept(batch=batch, prompt=prompt, steps=steps, encoder_tokens=encoder)
+    return int(meta_caches.total_bytes(kept))
+
+
+def default_config(model_type: str, class_name: str) -> dict[str, Json]:
+    """The class's defaults, shallow, with what the class needs to be a model at all."""
+    case = meta_cases.case_for(model_type)
+    config = meta_cases.patched(meta_caches.small_default(model_type), case.set)
+    return {**config, "architectures": [class_name]}
+
+
+# --- class defaults --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("model_type", "class_name"), CLASSES, ids=[f"{t}-{c}" for t, c in CLASSES])
+def test_class_defaults(model_type: str, class_name: str) -> None:
+    """Below and beyond every window, from the whole config.json and from the one without the class's defaults."""
+    case = meta_cases.case_for(model_type)
+    config = default_config(model_type, class_name)
+    saved = meta_caches.as_json(meta_caches.config_of(config))
+    plans = [planned(config), planned({**saved, "model_type": model_type, "architectures": [class_name]})]
+    run = runner(config, class_name, case)
+    for numbers in CASES:
+        assert [planned_bytes(plan, numbers, case.dtype) for plan in plans] == [kept_bytes(run, numbers)] * 2, numbers
+
+
+# --- drawn dimensions --------------------------------------------------------------------------------------------------------------
+
+GEOMETRY = re.compile(
+    r"^(num_(attention|key_value|kv)_heads|n_heads?|num_heads|(decoder_)?attention_heads|head_dim|v_head_dim|d_kv|d_model|hidden_size"
+    r"|n_embd|kv_lora_rank|qk_rope_head_dim|sliding_window|window_size|attention_chunk_size)$"
+)
+
+
+def _language_models() -> list[tuple[str, str]]:
+    """One class for each model type that has a language model of its own: wrappers add nothing to draw."""
+    own = {model_type: name for model_type, name in reversed(CLASSES) if not meta_cases.case_for(model_type).module}
+    return sorted((t, name) for t, name in own.items() if t not in meta_cases.NOT_DRAWN)
+
+
+def read_keys(plan: tuple[LayerSpec, ...]) -> set[str]:
+    """The keys of the file that the plan was made from, by path."""
+    places = (place for layer in plan for place in layer.where.split("; "))
+    return {place.removeprefix("config.json#") for place in places if place.startswith("config.json#")}
+
+
+def drawn(config: dict[str, Json], paths: set[str], rng: random.Random) -> dict[str, Json]:
+    """``config`` with some of the numbers that the plan depends on, and the usual dimensions beside them, drawn anew."""
+    changes: dict[str, Json] = {}
+    for path in sorted(paths):
+        section: Any = config
+        for name in path.split("."):
+            section = section.get(name) if isinstance(section, dict) else None
+        name = path.rpartition(".")[2]
+        if type(section) is not int or section < 1 or name in meta_caches.DEPTHS or name.endswith("_id"):
+            continue
+        if rng.random() < 0.6:
+            options = [section * 2, section * 3, max(1, section // 2)] + ([section + 1] if section < 8 else [])
+            changes[path] = rng.choice([2, 5, 24] if "window" in name or "chunk" in name else options)
+    return meta_cases.patched(config, changes)
+
+
+@pytest.mark.parametrize(("model_type", "class_name"), _language_models(), ids=[t for t, _ in _language_models()])
+def test_drawn_dimensions(model_type: str, class_name: str) -> None:
+    """Heads, widths, windows and states of any size: the first drawn config that transformers runs must agree."""
+    case = meta_cases.case_for(model_type)
+    config = default_config(model_type, class_name)
+    paths = read_keys(planned(config))
+    sections = {path.rpartition(".")[0] for path in paths}
+    paths |= {f"{s}.{name}".lstrip(".") for s in sections for name in _geometry(config, s)}
+    rng = random.Random(zlib.crc32(model_type.encode()))
+    for _ in range(DRAWS):
+        tried = drawn(config, paths, rng)
+        try:
+            run = runner(tried, class_name, case)
+            kept = [kept_bytes(run, numbers) for numbers in MORE_CASES]
+        except Exception:  # noqa: BLE001, S112 -- dimensions that do not fit together are refused in any way; the next draw may do
+            continue
+        plan = planned(tried)
+        assert [planned_bytes(plan, numbers, case.dtype) for numbers in MORE_CASES] == kept
+        return
+    pytest.fail(f"none of {DRAWS} drawn configurations could be run")
+
+
+def _geometry(config: dict[str, Json], section: str) -> list[str]:
+    held: Any = config
+    for name in filter(None, section.split(".")):
+        held = held.get(name, {})
+    return [name for name in held if GEOMETRY.match(name)] if isinstance(held, dict) else []
+
+
+# --- real configurations -------------------------------------------------------------------------------------------------------------
+
+
+def _real() -> list[str]:
+    known = {model_type for model_type, _ in CLASSES}
+    found: dict[str, str] = {}
+    for path in sorted(CORPUS.glob("*/config.json")):
+        try:
+            config = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            continue
+        if not isinstance(config, dict) or config.get("model_type") not in known:
+            continue
+        plan, _ = plan_layers(ConfigReader(config))
+        if plan:  # one of many fine-tunes of the same geometry is enough
+            found.setdefault(f"{config['model_type']} {[layer.tensors for layer in plan]}", path.parent.name)
+    return sorted(found.values())
+
+
+@pytest.mark.parametrize("folder", _real())
+def test_real_config(folder: str) -> None:
+    """Published configurations, at a depth that still has every kind of layer."""
+    config = json.loads((CORPUS / folder / "config.json").read_text(encoding="utf-8"))
+    model_type = config["model_type"]
+    name = next((n for t, n in CLASSES if t == model_type and n in (config.get("architectures") or ())), None)
+    name = name or next(n for t, n in CLASSES if t == model_type)
+    shallow = {**meta_caches.shallow(config, MOST_LAYERS), "architectures": [name]}
+    case = meta_cases.case_for(model_type)
+    if case.device != "meta" or (case.set and case.module):
+        pytest.skip("this model type only runs with dimensions that it does not have")
+    plan = planned(shallow)
+    run = runner(shallow, name, case)
+    for numbers in ((1, 4, 1, 3), (2, 30, 2, 11)):
+        assert planned_bytes(plan, numbers, case.dtype) == kept_bytes(run, numbers), numbers
+
+
+# --- the list itself ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_what_cannot_run_is_a_model_type_with_a_reason() -> None:
+    """The list of exceptions names model types of transformers, and is short."""
+    everything = {model_type for model_type, _ in meta_caches.model_classes()}
+    assert set(meta_cases.CANNOT) <= everything
+    assert all(len(reason) > 20 for reason in meta_cases.CANNOT.values())
+    assert len({model_type for model_type, _ in CLASSES}) >= 170
