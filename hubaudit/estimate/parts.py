@@ -35,7 +35,7 @@ def weights_of_parts(facts: ModelFacts, dtype: str | None) -> Component | None:
                 as_stored += group.stored_bytes
             else:
                 widths[32 if kept(group) else bits_of()[own]] += group.parameters or 0
-    if not widths and not as_stored:
+    if facts.parameters is None or not (widths or as_stored):
         return None
     names = ", ".join(str(part.name) for part in facts.components)
     inputs = {f"parameters_{bits}_bit": given(count, f"sum over {names}") for bits, count in sorted(widths.items())}

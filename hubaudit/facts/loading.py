@@ -53,10 +53,7 @@ def stays_packed(facts: ModelFacts) -> bool:
 
 
 def resident_bytes(facts: ModelFacts) -> int | None:
-    """Bytes of the weights once loaded with no dtype asked for; ``None`` where no tensors are known. Of a whole, the sum of its parts'."""
-    if facts.components:
-        known = [part.resident_bytes for part in facts.components if part.resident_bytes is not None]
-        return sum(known) if known else None
+    """Bytes of one model's weights once loaded with no dtype asked for; ``None`` where no tensors are known."""
     groups = [group for group in facts.tensor_groups if group.extra is None]
     if not groups:
         return None

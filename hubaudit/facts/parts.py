@@ -69,24 +69,24 @@ def whole_of(parts: Sequence[ModelFacts], *, library: str, architecture: str | N
 
 
 def with_sums(facts: ModelFacts, parts: Sequence[ModelFacts]) -> ModelFacts:
-    """``facts`` with the counts, sizes, disagreements and gaps of all its parts; a part that cannot be counted is named and not in the sums."""
-    counted = [part.parameters for part in parts if part.parameters is not None]
-    uncounted = tuple(
-        f"{part.name}: not in the sums ({part.parameters_reason})" for part in parts if part.parameters is None
-    )
-    reason = "; ".join(f"{part.name}: {part.parameters_reason}" for part in parts) or "no part has weights"
+    """``facts`` with the counts, sizes, disagreements and gaps of all its parts.
+
+    A sum of which one part is not known is not known; the others' own figures are still theirs.
+    """
+    counts = [part.parameters for part in parts if part.parameters is not None]
+    unknown = "; ".join(f"{part.name}: {part.parameters_reason}" for part in parts if part.parameters is None)
     return replace(
         facts,
-        parameters=_sum_of(counted) if counted else None,
-        parameters_reason=None if counted else reason,
+        parameters=_sum_of(counts) if counts and not unknown else None,
+        parameters_reason=None if counts and not unknown else unknown or "no part has weights",
         tensor_groups=tuple(
             replace(group, pattern=f"{part.name}/{group.pattern}") for part in parts for group in part.tensor_groups
         ),
-        stored_bytes=_total(part.stored_bytes for part in parts),
-        file_bytes=_total(part.file_bytes for part in parts),
-        resident_bytes=_total(part.resident_bytes for part in parts),
+        stored_bytes=_total([part.stored_bytes for part in parts]),
+        file_bytes=_total([part.file_bytes for part in parts]),
+        resident_bytes=_total([part.resident_bytes for part in parts]),
         disagreements=tuple(found for part in parts for found in part.disagreements),
-        missing=tuple(f"{part.name}: {gap}" for part in parts for gap in part.missing) + uncounted,
+        missing=tuple(f"{part.name}: {gap}" for part in parts for gap in part.missing),
         components=tuple(parts),
     )
 
@@ -111,6 +111,6 @@ def _added(tallies: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(sorted(sums.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _total(sizes: Iterable[int | None]) -> int | None:
+def _total(sizes: Sequence[int | None]) -> int | None:
     known = [size for size in sizes if size is not None]
-    return sum(known) if known else None
+    return sum(known) if known and len(known) == len(sizes) else None

@@ -43,8 +43,8 @@ def _one_model(snapshot: RepoSnapshot) -> ModelFacts:
     formats = {file.format for file in snapshot.weights}
     if "gguf" in formats:
         return with_residence(replace(understand_gguf(snapshot), format="gguf"))
-    checkpoints = models_own(snapshot)
-    facts = as_its_library_says(understand_model(checkpoints.snapshot), snapshot)
+    checkpoints = models_own(_beside_its_config(snapshot))
+    facts = as_its_library_says(understand_model(checkpoints.snapshot), checkpoints.snapshot)
     return with_residence(
         replace(
             facts,
@@ -52,3 +52,11 @@ def _one_model(snapshot: RepoSnapshot) -> ModelFacts:
             missing=(*facts.missing, *checkpoints.notes),
         )
     )
+
+
+def _beside_its_config(snapshot: RepoSnapshot) -> RepoSnapshot:
+    """Configs that lie beside the weights in a folder count before those of the repository's own folder."""
+    paths = [path for one in snapshot.chosen for path in one.files]
+    folder = paths[0][: paths[0].rfind("/") + 1] if paths else ""
+    beside = {path[len(folder) :]: config for path, config in snapshot.configs.items() if path.startswith(folder)}
+    return replace(snapshot, configs={**snapshot.configs, **beside}) if folder else snapshot
