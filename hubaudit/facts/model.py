@@ -19,7 +19,7 @@ from hubaudit.facts.skeleton import skeleton
 from hubaudit.facts.tensors import count_parameters, group_tensors
 from hubaudit.facts.unbuilt import mark_unbuilt, prediction_layers
 from hubaudit.facts.witnesses import hear, index_disagreements
-from hubaudit.types import LayerSpec, ModelFacts, ParameterCount, Quantization, TensorGroup
+from hubaudit.types import Disagreement, LayerSpec, ModelFacts, ParameterCount, Quantization, TensorGroup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
         layer_plan_reason=plan_reason,
         quantization=quantization,
         kv_cache_dtype=kv_scheme(snapshot.configs),
-        disagreements=(*testimony.disagreements, *index_disagreements(snapshot.indexes, snapshot.weights)),
+        disagreements=(*testimony.disagreements, *_index_disagreements(snapshot, weights)),
         missing=tuple(_missing(snapshot, has_config=reader is not None, weights=weights)),
     )
 
@@ -92,7 +92,8 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
 def _weights(
     snapshot: RepoSnapshot, said: Geometry, reader: ConfigReader | None, architecture: str | None
 ) -> tuple[_Weights, HeaderFacts]:
-    tensors = [tensor for file in snapshot.weights for tensor in file.tensors]
+    lost = lost_weights(snapshot)
+    tensors = [] if lost else [tensor for file in snapshot.weights for tensor in file.tensors]
     declared = scheme_of(snapshot.configs)
     scheme, held_by = unpacker(tensors, declared, [file.metadata for file in snapshot.weights])
     names = (tensor.name for tensor in tensors)
@@ -103,11 +104,19 @@ def _weights(
         is_tied=said.tied_embeddings.value is True,
     )
     headers = header_facts(groups)
+    if lost and reader is None:
+        return _Weights(groups=(), are_stored=False, where=f"`{lost[0]}` could not be read", scheme=declared), headers
     if tensors or reader is None:
         return _Weights(groups=groups, are_stored=True, where="header:all tensors", scheme=scheme), headers
     implied, reason = skeleton(reader)
     where = reason or "the config implies no tensors" if implied is None else "rule:the tensors that the config implies"
     return _Weights(groups=group_tensors(implied or ()), are_stored=False, where=where, scheme=declared), headers
+
+
+def lost_weights(snapshot: RepoSnapshot) -> tuple[str, ...]:
+    """Weight files that belong to what was chosen and could not be read: with one of them gone, the others are no count of the model."""
+    wanted = {path for one in snapshot.chosen for path in (*one.files, *one.missing)}
+    return tuple(sorted(wanted.difference(file.path for file in snapshot.weights)))
 
 
 def _parameters(weights: _Weights, said: Geometry) -> tuple[ParameterCount | None, str | None]:
@@ -173,8 +182,13 @@ def _quantization(weights: _Weights) -> Quantization | None:
 
 
 def _file_bytes(snapshot: RepoSnapshot) -> int | None:
-    sizes = [file.size_bytes for file in snapshot.weights]
+    sizes = [] if lost_weights(snapshot) else [file.size_bytes for file in snapshot.weights]
     return sum(size for size in sizes if size is not None) if sizes and None not in sizes else None
+
+
+def _index_disagreements(snapshot: RepoSnapshot, weights: _Weights) -> tuple[Disagreement, ...]:
+    """An index against all shards; where a shard is gone, that is the finding, and not what the rest adds up to."""
+    return tuple(index_disagreements(snapshot.indexes, snapshot.weights)) if weights.are_stored else ()
 
 
 def _missing(snapshot: RepoSnapshot, *, has_config: bool, weights: _Weights) -> Iterator[str]:
@@ -183,7 +197,8 @@ def _missing(snapshot: RepoSnapshot, *, has_config: bool, weights: _Weights) -> 
         yield f"{_why_no_config(snapshot)}: heads, context length and cache layout come from shapes alone, or are unknown"
     if not weights.are_stored:
         told = "sizes are what the config implies" if weights.groups else f"sizes are unknown ({weights.where})"
-        yield f"no readable safetensors weights: {told}"
+        what = "not all weights could be read" if snapshot.weights else "no readable weights"
+        yield f"{what}: {told}"
     for problem in snapshot.problems:
         yield f"{problem.path}: {problem.reason}"
 

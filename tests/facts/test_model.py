@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from hubaudit.errors import CannotAuditError
 from hubaudit.estimate.infer import estimate
 from hubaudit.facts.model import understand
-from hubaudit.types import ReadProblem, RepoSnapshot, WeightIndex, Workload
+from hubaudit.types import ReadProblem, RepoSnapshot, WeightIndex, WeightSet, Workload
 
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, WIDTH, VOCAB, LAYERS = 64, 4, 2, 16, 96, 100, 3
 CONFIG: dict[str, Any] = {
@@ -222,3 +223,23 @@ def test_any_json_as_config_gives_facts_with_reasons(config: dict[str, Any], wit
     assert facts.layer_plan is not None or facts.layer_plan_reason
     made_of = estimate(facts, Workload())
     assert made_of.total_bytes > 0
+
+
+def test_a_part_of_the_weights_is_no_count_of_the_model() -> None:
+    """With a shard missing the total is what the config implies, or unknown with the reason; never the sum of the rest."""
+    whole, half = made(CONFIG, llama()), dict(list(llama().items())[:12])
+    for config in (CONFIG, None):
+        lost = replace(
+            made(config, half),
+            chosen=(WeightSet(format="safetensors", files=("model.safetensors",), missing=("gone.safetensors",)),),
+        )
+        facts = understand(lost)
+        if config is None:
+            assert facts.parameters is None
+            assert "gone.safetensors" in str(facts.parameters_reason)
+        else:
+            assert facts.parameters is not None
+            assert facts.parameters.total == understand(whole).parameters.total  # type: ignore[union-attr]
+            assert facts.parameters.where.startswith("rule:")
+        assert facts.stored_bytes is None
+        assert facts.disagreements == ()
