@@ -173,7 +173,7 @@ class Scope:
         inner = self._config.section(section)
         if inner is None:
             raise NotKnownError(f"config.json has no section {section}")
-        scope = Scope(inner, NOTHING)
+        scope = Scope(inner, {})
         value = scope.name(node.attr)
         self.wheres.update(scope.wheres)
         return value
