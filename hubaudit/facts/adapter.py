@@ -6,7 +6,9 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hubaudit.facts.checkpoints import models_own
 from hubaudit.facts.loading import ADAPTER, TUNER, with_residence
+from hubaudit.facts.model import lost_weights
 from hubaudit.facts.parts import whole_of, with_sums
 from hubaudit.facts.tensors import count_parameters, group_tensors, pattern_of
 from hubaudit.formats.adapters import adapter_config
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 #: What PEFT puts before the names of the base model's modules: its own wrapper and its tuner.
 _WRAPPED = re.compile(r"^base_model\.(model\.)?")
 #: Embeddings that PEFT saves whole where they were resized or trained (save_and_load.py, EMBEDDING_LAYER_NAMES), of the usual models.
+_MOST_COPIES = 64
 _EMBEDDING = re.compile(r"(^|\.)(embed_tokens|lm_head|wte|word_embeddings|embed_in|embed_out)\.weight$")
 
 
@@ -50,7 +53,9 @@ def understand_adapter(snapshot: RepoSnapshot, understand: Callable[[RepoSnapsho
 
 def _adapter(snapshot: RepoSnapshot, adapter: AdapterConfig, base: ModelFacts | None) -> ModelFacts:
     """The adapter's own tensors."""
-    groups = _groups(snapshot, adapter.config, base)
+    snapshot = models_own(snapshot).snapshot
+    lost = lost_weights(snapshot)
+    groups = () if lost else _groups(snapshot, adapter.config, base)
     kind = adapter.config.get("peft_type")
     alone = whole_of((), library="peft", architecture=kind if isinstance(kind, str) else None, why_unknown="an adapter")
     sizes = [file.size_bytes for file in snapshot.weights]
@@ -68,7 +73,7 @@ def _adapter(snapshot: RepoSnapshot, adapter: AdapterConfig, base: ModelFacts | 
             parameters_reason=None if is_counted else problems or "no adapter weights that hubaudit reads",
             tensor_groups=groups,
             stored_bytes=sum(group.stored_bytes for group in groups) if groups else None,
-            file_bytes=sum(size for size in sizes if size is not None) if sizes and None not in sizes else None,
+            file_bytes=sum(size for size in sizes if size is not None) if groups and None not in sizes else None,
             format=snapshot.weights[0].format if snapshot.weights else None,
             missing=tuple(_notes(snapshot, adapter.config)),
         )
@@ -82,7 +87,7 @@ def _groups(snapshot: RepoSnapshot, config: Config, base: ModelFacts | None) -> 
     """
     tensors = [tensor for file in snapshot.weights for tensor in file.tensors]
     saved = config.get("modules_to_save")
-    copied = tuple(name for name in saved if isinstance(name, str)) if isinstance(saved, list) else ()
+    copied = tuple(name for name in saved[:_MOST_COPIES] if isinstance(name, str)) if isinstance(saved, list) else ()
     of_base = frozenset(group.pattern for group in base.tensor_groups) if base else frozenset()
 
     def module_of(name: str) -> str:
@@ -96,7 +101,7 @@ def _groups(snapshot: RepoSnapshot, config: Config, base: ModelFacts | None) -> 
 
     def extra_of(name: str) -> str | None:
         own = module_of(name)
-        is_whole = pattern_of(own) in of_base or _EMBEDDING.search(own) is not None
+        is_whole = ".base_layer." in own or pattern_of(own) in of_base or _EMBEDDING.search(own) is not None
         return "replaces the base's" if is_whole and not is_copy(name) else None
 
     groups = group_tensors(tensors, extra_of=extra_of)

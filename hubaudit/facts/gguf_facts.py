@@ -11,6 +11,7 @@ from hubaudit.data import table
 from hubaudit.data.dtypes import bits_of
 from hubaudit.facts.gguf_metadata import MAX_LAYERS, GgufMetadata, metadata_of
 from hubaudit.facts.gguf_plan import TABLE, plan_gguf
+from hubaudit.facts.model import lost_weights
 from hubaudit.facts.tensors import count_parameters, group_tensors
 from hubaudit.types import Disagreement, MixtureOfExperts, ModelFacts, Quantization, Sourced, TensorGroup
 
@@ -45,6 +46,7 @@ def understand_gguf(snapshot: RepoSnapshot) -> ModelFacts:
         is_moe=moe is not None,
         where="header:all tensors, by ggml's blocks",
     )
+    lost = lost_weights(snapshot)
     sizes = [file.size_bytes for file in snapshot.weights]
     return ModelFacts(
         library="gguf",
@@ -61,11 +63,11 @@ def understand_gguf(snapshot: RepoSnapshot) -> ModelFacts:
         max_positions=metadata.count("context_length"),
         tied_embeddings=_tied(named),
         dtype=_DTYPE,
-        parameters=parameters,
-        parameters_reason=None,
-        tensor_groups=groups,
-        stored_bytes=sum(group.stored_bytes for group in groups),
-        file_bytes=sum(size for size in sizes if size is not None) if None not in sizes else None,
+        parameters=None if lost else parameters,
+        parameters_reason=f"`{lost[0]}` could not be read" if lost else None,
+        tensor_groups=() if lost else groups,
+        stored_bytes=None if lost else sum(group.stored_bytes for group in groups),
+        file_bytes=sum(size for size in sizes if size is not None) if not lost and None not in sizes else None,
         layer_plan=plan,
         layer_plan_reason=plan_reason,
         quantization=_quantization(metadata, groups),
@@ -200,7 +202,7 @@ def _disagreements(
     blocks = {
         int(found[1]) for file in snapshot.weights for tensor in file.tensors if (found := _BLOCK.match(tensor.name))
     }
-    is_whole = not snapshot.problems
+    is_whole = not lost_weights(snapshot)
     said = metadata.count("block_count")
     if blocks and is_whole and layers.value is not None and len(blocks) not in (said.value, layers.value):
         yield _disagreement("layers", said.value, len(blocks), said.where)

@@ -182,7 +182,13 @@ def test_a_split_gguf(local_hub: LocalHub, tmp_path: Path) -> None:
     (tmp_path / second).unlink()
     alone = fetch(f"{folder}/{first}")
     assert [problem.path for problem in alone.problems] == [second.rpartition("/")[2]]
-    assert [problem.path for problem in fetch(folder).problems] == [second]
+    whole = fetch(folder)
+    assert [problem.path for problem in whole.problems] == [second]
+    for part in (alone, whole):
+        facts = understand(part)
+        assert facts.parameters is None
+        assert facts.stored_bytes is None
+        assert facts.layers.value == 1
 
 
 def test_a_pipeline_is_its_parts(local_hub: LocalHub) -> None:
