@@ -17,8 +17,9 @@ from hubaudit.formats.documents import (
     parse_object,
 )
 from hubaudit.formats.headers import read_header
-from hubaudit.formats.parts import MODULES
+from hubaudit.formats.parts import MODULES, PIPELINE
 from hubaudit.formats.safetensors import read_served_header
+from hubaudit.formats.weight_names import index_name, weight_name
 from hubaudit.formats.weight_sets import size_of
 from hubaudit.hub.layout import layout_of
 from hubaudit.types import Config, Json, ReadProblem, WeightFile, WeightIndex, WeightSet
@@ -55,12 +56,26 @@ def read_contents(reader: RepoReader, *, file: str | None = None) -> Contents:
     with ThreadPoolExecutor(max_workers=reader.parallel, thread_name_prefix="hubaudit") as pool:
         try:
             contents = _Assembly(reader, pool).read(file)
+            named = None if file is not None else _named_by_config(contents)
+            if named in {one.path for one in reader.files}:
+                contents = _Assembly(reader, pool).read(named)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)  # what waits its turn is asked for nothing
             raise
     contents.weights.sort(key=lambda one: one.path)
     contents.problems.sort(key=lambda problem: problem.path)
     return contents
+
+
+def _named_by_config(contents: Contents) -> str | None:
+    """The weights that a config names, where they are not those that were chosen: the key ``transformers_weights`` of transformers 5.23.0."""
+    if len(contents.chosen) != 1 or not set(contents.configs).isdisjoint((MODULES, PIPELINE)):
+        return None
+    named = contents.configs.get("config.json", {}).get("transformers_weights")
+    if not isinstance(named, str) or named in (contents.chosen[0].index, *contents.chosen[0].files):
+        return None
+    parsed = weight_name(named) or index_name(named)
+    return named if parsed is not None and parsed.format == "safetensors" else None
 
 
 class _Assembly:

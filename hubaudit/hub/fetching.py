@@ -53,7 +53,7 @@ def fetch(
     reader = _Reader(
         token=token, patience=patience, cache_dir=cache_dir, offline=offline or constants.is_offline_mode()
     )
-    snapshot = reader.read(reference, file)
+    snapshot = reader.read(reference, file or reference.file)
     return snapshot if reference.kind == "bundle" else with_base(snapshot, reader.read)
 
 

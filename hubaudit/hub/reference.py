@@ -13,6 +13,8 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from hubaudit.errors import NotFoundError, UsageError
+from hubaudit.formats.documents import is_repo_path
+from hubaudit.formats.weight_names import weight_name
 
 _HUB_HOSTS = {"huggingface.co", "www.huggingface.co", "hf.co"}
 _BUNDLE_SUFFIXES = (".json", ".json.gz")
@@ -25,11 +27,12 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """One subject of an audit. ``name`` is the repository's id, or the path as the user wrote it."""
+    """One subject of an audit. ``name`` is the repository's id, or the path as the user wrote it; ``file`` the weights that its URL leads to."""
 
     kind: Literal["hub", "folder", "file", "bundle"]
     name: str
     revision: str | None = None
+    file: str | None = None
 
     @property
     def is_pinned(self) -> bool:
@@ -38,7 +41,7 @@ class Reference:
 
 
 def parse_reference(text: str, *, revision: str | None = None) -> Reference:
-    """Understand ``org/name``, ``name``, ``org/name@revision``, a huggingface.co or hf.co URL, a folder, a ``.safetensors`` file or a bundle.
+    """Understand ``org/name``, ``name``, ``org/name@revision``, a huggingface.co or hf.co URL, a folder, a weight file or a bundle.
 
     A path that exists wins over a repository of the same name, as it does in transformers.
 
@@ -51,10 +54,10 @@ def parse_reference(text: str, *, revision: str | None = None) -> Reference:
     path = None if "://" in text else _existing(text)
     if path is not None:
         return _local(path, text, revision)
-    looks_local = text.startswith((".", "/", "~")) or text.endswith((*_BUNDLE_SUFFIXES, ".safetensors"))
+    looks_local = text.startswith((".", "/", "~")) or text.endswith((*_BUNDLE_SUFFIXES, ".safetensors", ".gguf"))
     if looks_local and not _is_url(text):
         raise NotFoundError(f"no such file or folder: {ascii(text[:1000])[1:-1]}", hint=_HINT)
-    name, inline = _split_url(text) if _is_url(text) else _split_revision(text)
+    name, inline, file = _split_url(text) if _is_url(text) else (*_split_revision(text), None)
     if revision and inline and revision != inline:
         raise UsageError(
             f"two revisions for `{name}`: `{inline}` and `{revision}`",
@@ -65,7 +68,7 @@ def parse_reference(text: str, *, revision: str | None = None) -> Reference:
     revision = revision or inline
     if revision is not None and not (revision.isprintable() and len(revision) <= _MAX_REVISION_CHARACTERS):
         raise UsageError(f"not a revision: {revision[:200]!a}", hint="give a branch, a tag or a commit")
-    return Reference(kind="hub", name=name, revision=revision)
+    return Reference(kind="hub", name=name, revision=revision, file=file)
 
 
 def is_repo_id(text: str) -> bool:
@@ -110,9 +113,9 @@ def _split_revision(text: str) -> tuple[str, str | None]:
     return name, revision or None
 
 
-def _split_url(text: str) -> tuple[str, str | None]:
+def _split_url(text: str) -> tuple[str, str | None, str | None]:
     if text.startswith("hf://"):
-        return _split_revision(text.removeprefix("hf://").removeprefix("models/"))
+        return (*_split_revision(text.removeprefix("hf://").removeprefix("models/")), None)
     try:
         parts = urlsplit(text if "://" in text else f"https://{text}")
     except ValueError:
@@ -136,8 +139,11 @@ def _split_url(text: str) -> tuple[str, str | None]:
         raise UsageError(f"not the URL of a model: {text[:200]!a}", hint=_HINT)
     for at, piece in enumerate(pieces):
         if piece in ("tree", "blob", "resolve", "raw", "commit") and at in (1, 2):
-            return "/".join(pieces[:at]), _revision_of(pieces[at + 1 :])
-    return "/".join(pieces[:2]), None
+            revision = _revision_of(pieces[at + 1 :])
+            path = "/".join(pieces[at + 1 :]).removeprefix(f"{revision}/")
+            is_file = piece in ("blob", "resolve", "raw") and is_repo_path(path) and weight_name(path) is not None
+            return "/".join(pieces[:at]), revision, path if is_file else None
+    return "/".join(pieces[:2]), None, None
 
 
 def _revision_of(pieces: list[str]) -> str | None:

@@ -51,7 +51,7 @@ def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
         ("https://huggingface.co/org/name/blob/refs%2Fpr%2F12/config.json", "org/name", "refs/pr/12"),
         ("https://huggingface.co/org/name/tree/feature%2Fx", "org/name", "feature/x"),
         (f"https://huggingface.co/org/name/commit/{COMMIT}", "org/name", COMMIT),
-        (f"https://huggingface.co/org/name/resolve/{COMMIT}/model.safetensors", "org/name", COMMIT),
+        (f"https://huggingface.co/org/name/resolve/{COMMIT}/tokenizer.json", "org/name", COMMIT),
         ("https://huggingface.co/org/name/raw/main/config.json", "org/name", "main"),
         ("https://huggingface.co/models/org/name", "org/name", None),
         ("https://huggingface.co/org/name?library=transformers#usage", "org/name", None),
@@ -231,3 +231,20 @@ def test_any_text_is_a_reference_or_refused(text: str) -> None:
     elif understood.kind == "hub":
         assert is_repo_id(understood.name)
         assert understood.revision is None or understood.revision.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("url", "file"),
+    [
+        ("https://huggingface.co/org/name/blob/main/name-Q4_K_M.gguf", "name-Q4_K_M.gguf"),
+        (f"https://huggingface.co/org/name/resolve/{COMMIT}/unet/diffusion_pytorch_model.fp16.safetensors?download=true",
+         "unet/diffusion_pytorch_model.fp16.safetensors"),
+        ("https://huggingface.co/org/name/blob/refs%2Fpr%2F12/model.safetensors", "model.safetensors"),
+        ("https://huggingface.co/org/name/tree/main/original", None),
+        ("https://huggingface.co/org/name/blob/main/README.md", None),
+        ("https://huggingface.co/org/name/resolve/main/../../x.safetensors", None),
+    ],
+)  # fmt: skip
+def test_the_url_of_a_weight_file_chooses_it(url: str, file: str | None) -> None:
+    """Who pastes the page of one quantization means that one; no path that leaves the repository is taken."""
+    assert parse_reference(url).file == file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,12 @@ from shapes import (
     SHAPES,
     Files,
     adapter,
+    as_json,
     diffusers,
     sentence_transformers,
 )
 from small_repos import PARAMETERS, asked, fetch_quickly
-from weight_bytes import gguf, torch
+from weight_bytes import gguf, safetensors, torch
 
 from hubaudit.auditing import audit_snapshot
 from hubaudit.errors import CannotAuditError, NetworkError, NotFoundError, OfflineError, UsageError
@@ -411,6 +413,23 @@ def test_a_choice_is_cached_by_itself(local_hub: LocalHub) -> None:
     with pytest.raises(OfflineError):
         fetch(repo_id, file="m-Q8_0.gguf", offline=True)
     assert local_hub.requests == []
+
+
+def test_weights_that_the_config_names(local_hub: LocalHub) -> None:
+    """The file that config.json names is loaded before any other; a name that is no weight file changes nothing."""
+    config = {**json.loads(BASE["config.json"]), "transformers_weights": "other.safetensors"}
+    files = {**BASE, "config.json": as_json(config), "other.safetensors": safetensors({"w": ("F32", (2, 2))})}
+    assert [one.files for one in fetch_quickly(on_hub(local_hub, files)).chosen] == [("other.safetensors",)]
+    for named in ("config.json", "nothing.safetensors", "../x.safetensors", "", 3):
+        changed = {**files, "config.json": as_json({**config, "transformers_weights": named})}
+        assert [one.files for one in fetch_quickly(on_hub(local_hub, changed)).chosen] == [("model.safetensors",)]
+
+
+def test_the_url_of_one_quantization(local_hub: LocalHub) -> None:
+    """It is audited, not the one that llama.cpp would take."""
+    repo_id = on_hub(local_hub, SHAPES["gguf"])
+    snapshot = fetch_quickly(f"{local_hub.endpoint}/{repo_id}/blob/main/m-Q2_K.gguf")
+    assert (snapshot.repo_id, snapshot.chosen[0].variant) == (repo_id, "Q2_K")
 
 
 # --- how much is asked ---------------------------------------------------------------------------------------------------------------
