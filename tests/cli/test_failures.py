@@ -250,7 +250,12 @@ def test_an_interrupt_ends_it_soon(local_hub: LocalHub) -> None:
     local_hub.add(one_file())
     local_hub.fault("timeout", "config.json")
     child = subprocess.Popen(
-        [sys.executable, "-m", "hubaudit", "org/one"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "hubaudit", "org/one"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ
+        | {"HF_HUB_DOWNLOAD_TIMEOUT": "60"},  # on a busy machine the signal must not come after the failure
     )
     for _ in range(300):
         if any("config.json" in request.path for request in local_hub.requests):
