@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from local_hub import LocalHub
 
 # How long one example takes says more about what else the machine does than about the code.
-settings.register_profile("hubaudit", deadline=None)
+settings.register_profile("hubaudit", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hubaudit")
 
 NOWHERE = "http://127.0.0.1:9"
