@@ -27,7 +27,16 @@ PAGE = ROOT / "docs" / "architectures.md"
 CACHELESS = ROOT / "hubaudit" / "data" / "layer_plans_cacheless.toml"
 
 CACHE_ARGUMENTS = frozenset(
-    ["past_key_values", "cache_params", "state", "mems", "use_cache", "past_buckets_states", "encoder_past_key_values", "inference_session"]
+    [
+        "past_key_values",
+        "cache_params",
+        "state",
+        "mems",
+        "use_cache",
+        "past_buckets_states",
+        "encoder_past_key_values",
+        "inference_session",
+    ]
 )
 
 HEAD = """\

@@ -27,10 +27,37 @@ Kept: TypeAlias = list[tuple[str, tuple[int, ...], str]]
 MAPPINGS = ("CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SPEECH_SEQ_2_SEQ")
 CACHES = ("past_key_values", "cache_params", "state", "mems", "past_buckets_states")
 DEPTHS = frozenset(
-    ["num_hidden_layers", "n_layer", "num_layers", "n_layers", "layers", "encoder_layers", "decoder_layers", "depth", "num_decoder_layers", "num_encoder_layers", "num_blocks", "encoder_num_hidden_layers", "decoder_num_hidden_layers", "speech_encoder_layers", "adaptor_layers", "num_adapter_layers", "t2u_encoder_layers", "t2u_decoder_layers", "num_layers_per_stack"]
+    [
+        "num_hidden_layers",
+        "n_layer",
+        "num_layers",
+        "n_layers",
+        "layers",
+        "encoder_layers",
+        "decoder_layers",
+        "depth",
+        "num_decoder_layers",
+        "num_encoder_layers",
+        "num_blocks",
+        "encoder_num_hidden_layers",
+        "decoder_num_hidden_layers",
+        "speech_encoder_layers",
+        "adaptor_layers",
+        "num_adapter_layers",
+        "t2u_encoder_layers",
+        "t2u_decoder_layers",
+        "num_layers_per_stack",
+    ]
 )
 WINDOWS = frozenset(
-    ["sliding_window", "sliding_window_size", "attention_chunk_size", "local_attention", "attention_window_size", "attention_window"]
+    [
+        "sliding_window",
+        "sliding_window_size",
+        "attention_chunk_size",
+        "local_attention",
+        "attention_window_size",
+        "attention_window",
+    ]
 )
 SMALL_WINDOW = 16
 
@@ -132,7 +159,7 @@ def small_default(model_type: str, *, window: int | None = SMALL_WINDOW) -> Json
         try:
             tried = small(default, layers, window=window)
             built = config_of(tried)
-        except Exception:  # noqa: BLE001 -- a class refuses a depth in its own way; the next one may do
+        except Exception:  # noqa: BLE001, S112 -- a class refuses a depth in its own way; the next one may do
             continue
         if layer_kinds(built) == wanted:
             return as_json(built, full=True) | {"model_type": model_type}
