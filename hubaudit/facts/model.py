@@ -15,7 +15,7 @@ from hubaudit.facts.layer_plan import plan_layers
 from hubaudit.facts.packing import unpacker
 from hubaudit.facts.plan_from_headers import plan_from_headers
 from hubaudit.facts.quantization import Scheme, scheme_of
-from hubaudit.facts.skeleton import skeleton
+from hubaudit.facts.skeleton import describe
 from hubaudit.facts.tensors import count_parameters, group_tensors
 from hubaudit.facts.unbuilt import mark_unbuilt, prediction_layers
 from hubaudit.facts.witnesses import hear, index_disagreements
@@ -27,18 +27,23 @@ if TYPE_CHECKING:
     from hubaudit.types import Config, RepoSnapshot
 
 _MAIN_CONFIG = "config.json"
+_SHOWN = 8
 _GENERATES = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 _HEADED = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration", "ForMaskedLM", "ForSeq2SeqLM")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Weights:
-    """The tensors, grouped, and where they were learned: from headers, or from the config's word that they must exist."""
+    """The tensors, grouped, and where they were learned: from headers, or from the config's word that they must exist.
+
+    ``by_class`` are values that the config leaves to its class, whose defaults are not the checkpoint's word.
+    """
 
     groups: tuple[TensorGroup, ...]
     are_stored: bool
     where: str
     scheme: Scheme | None
+    by_class: tuple[str, ...] = ()
 
 
 def understand(snapshot: RepoSnapshot) -> ModelFacts:
@@ -50,7 +55,10 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
     config = snapshot.configs.get(_MAIN_CONFIG)
     has_weights = any(file.tensors for file in snapshot.weights)
     if config is None and not has_weights:
-        raise CannotAuditError(_nothing_read(snapshot), hint="hubaudit reads config.json and safetensors headers")
+        raise CannotAuditError(
+            _nothing_read(snapshot),
+            hint="hubaudit reads config.json and the headers of safetensors, GGUF and torch files",
+        )
     reader = None if config is None else ConfigReader(config)
     said = no_config(_why_no_config(snapshot)) if reader is None else geometry_of(reader)
     architecture = _architecture(config)
@@ -108,9 +116,13 @@ def _weights(
         return _Weights(groups=(), are_stored=False, where=f"`{lost[0]}` could not be read", scheme=declared), headers
     if tensors or reader is None:
         return _Weights(groups=groups, are_stored=True, where="header:all tensors", scheme=scheme), headers
-    implied, reason = skeleton(reader)
-    where = reason or "the config implies no tensors" if implied is None else "rule:the tensors that the config implies"
-    return _Weights(groups=group_tensors(implied or ()), are_stored=False, where=where, scheme=declared), headers
+    implied = describe(reader)
+    if isinstance(implied, str):
+        return _Weights(groups=(), are_stored=False, where=implied, scheme=declared), headers
+    by_class = tuple(name for name, where in implied.assumed.items() if where.startswith("default:"))
+    groups = group_tensors(implied.tensors)
+    where = "rule:the tensors that the config implies"
+    return _Weights(groups=groups, are_stored=False, where=where, scheme=declared, by_class=by_class), headers
 
 
 def lost_weights(snapshot: RepoSnapshot) -> tuple[str, ...]:
@@ -199,6 +211,9 @@ def _missing(snapshot: RepoSnapshot, *, has_config: bool, weights: _Weights) -> 
         told = "sizes are what the config implies" if weights.groups else f"sizes are unknown ({weights.where})"
         what = "not all weights could be read" if snapshot.weights else "no readable weights"
         yield f"{what}: {told}"
+        if weights.by_class:
+            more = f" and {len(weights.by_class) - _SHOWN} more" if len(weights.by_class) > _SHOWN else ""
+            yield f"the config leaves to its class: {', '.join(weights.by_class[:_SHOWN])}{more}"
     for problem in snapshot.problems:
         yield f"{problem.path}: {problem.reason}"
 
@@ -214,4 +229,4 @@ def _nothing_read(snapshot: RepoSnapshot) -> str:
     if snapshot.problems:
         first = snapshot.problems[0]
         return f"nothing to audit in `{snapshot.repo_id}`: `{first.path}` {first.reason}"
-    return f"nothing to audit in `{snapshot.repo_id}`: no config.json and no safetensors weights"
+    return f"nothing to audit in `{snapshot.repo_id}`: no config.json and no weights that hubaudit reads"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hubaudit.findings import disagreement, pickled, unreadable
+from hubaudit.findings import disagreement, pickled, unread_section, unreadable
 
 if TYPE_CHECKING:
     from hubaudit.types import Finding, ModelFacts, RepoSnapshot
 
-_RULES = (unreadable.check, pickled.check, disagreement.check)
+_RULES = (unreadable.check, pickled.check, unread_section.check, disagreement.check)
 _RANK = {"error": 0, "warning": 1, "info": 2}
 
 
