@@ -170,7 +170,7 @@ PUBLISHED: list[tuple[str, int, str, dict[str, Json]]] = [
     (
         "pythia-70m",
         70_426_624,
-        "arXiv:2304.01373, table 1: 70,426,624",
+        "model card of EleutherAI/pythia-70m: 70,426,624 parameters",
         {
             "model_type": "gpt_neox",
             "architectures": ["GPTNeoXForCausalLM"],
@@ -489,7 +489,7 @@ PUBLISHED: list[tuple[str, int, str, dict[str, Json]]] = [
     (
         "mpnet-base",
         109_486_464,
-        "Hub: sentence-transformers/all-mpnet-base-v2",
+        "Hub: sentence-transformers/all-mpnet-base-v2, less its 514 stored position ids",
         {
             "model_type": "mpnet",
             "architectures": ["MPNetModel"],

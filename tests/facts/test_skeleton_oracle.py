@@ -59,9 +59,14 @@ DEFAULTS_NOT_ENOUGH = {
     "hunyuan_v1_dense",
     "hunyuan_v1_moe",
     "lfm2_moe",
+    "ministral",
     "nemotron",
 }
-NOT_EXPORTED = {"Qwen2VisionTransformerPretrainedModel": "transformers.models.qwen2_vl.modeling_qwen2_vl"}
+NOT_EXPORTED = {
+    "SmolVLMVisionTransformer": "transformers.models.smolvlm.modeling_smolvlm",
+    "Idefics3VisionTransformer": "transformers.models.idefics3.modeling_idefics3",
+    "Qwen2VisionTransformerPretrainedModel": "transformers.models.qwen2_vl.modeling_qwen2_vl",
+}
 TIED_T5 = {"tie_word_embeddings": True, "is_decoder": False}
 #: What a configuration of these must say besides what is drawn.
 GEMMA4_TEXT: list[dict[str, Any]] = [
@@ -106,6 +111,7 @@ GIVEN: dict[str, list[dict[str, Any]]] = {
     "mllama_vision_model": [{"max_num_tiles": 4}, {"max_num_tiles": 2, "supported_aspect_ratios": [[1, 1], [1, 2]]}],
     "wav2vec2-bert": [{"vocab_size": 40}, {"vocab_size": 40, "position_embeddings_type": "relative"}],
     "lfm2_moe": [{"num_hidden_layers": 4, "layer_types": ["conv", "full_attention", "conv", "full_attention"]}],
+    "ministral": [{"head_dim": 24}],
     "mamba2": [{"hidden_size": 64, "expand": 2, "num_heads": 8, "head_dim": 16}],
     "gpt_neo": [{"num_layers": 4, "attention_types": [[["global", "local"], 2]]}],
     # transformers ties these whatever the file says: the published totals of test_skeleton.py are the check of the other case
