@@ -18,6 +18,7 @@ constant, and is never written down as one. Each model type is one line of the f
   and the one they have where they do not. A section class without a registered model type is kept as ``<model type>/<section>``.
 - ``fills``: what the class puts into a section of its own default type that the file leaves out (``absent``) or that lacks the key
   (``partial``), and that the section's class would not.
+- ``pushes``: for a key of a section, the keys outside it with which the class moves it.
 - ``text_config``, ``decoder_config``: the section that ``get_text_config()`` and ``get_text_config(decoder=True)`` pick; ``flat``: that section,
   where a file without it is read as if its keys stood in it.
 """
@@ -136,6 +137,16 @@ class Conclusions:
             result["otherwise"] = self.base[name]
         return result
 
+    def pushes(self) -> dict[str, list[str]]:
+        """For each key of a section that moves when the class's own keys or another section's do: those keys."""
+        found: dict[str, set[str]] = {}
+        for keys, read in self.seen.singles:
+            for name in (name for name, value in self.base.items() if "." in name and read.get(name, value) != value):
+                outer = {key for key in keys if key.partition(".")[0] != name.partition(".")[0]}
+                if outer:
+                    found.setdefault(name, set()).update(outer)
+        return {name: sorted(keys) for name, keys in found.items()}
+
     def null_rules(self) -> dict[str, str | None]:
         """For each key whose explicit null the class replaces: the rule by which it does, or ``None`` where it has no short form."""
         rules: dict[str, str | None] = {}
@@ -180,6 +191,7 @@ class Conclusions:
             if not LEFT_OUT.search(name) and (name not in COMMON_DEFAULTS or COMMON_DEFAULTS[name] != value)
         }
         result["derived"] = {name: self.derivation(name) for name in sorted(self.computed)}
+        result["pushes"] = self.pushes()
         result["nulls"] = self.null_rules() if self.base else {}
         result["placeholders"] = {
             name: value
@@ -198,13 +210,14 @@ class Conclusions:
 def rule_for(name: str, base: Values, builds: list[Values], operands: list[str]) -> str | None:
     """The one expression over ``operands`` that gives ``name`` in every build, or ``None``.
 
-    Each operand must have changed in some build. Of several expressions that hold, the simplest form wins; two of the same form leave the
+    The value must have changed along with each operand in some build. Of several expressions that hold, the simplest form wins; two of the same form leave the
     question open.
     """
     reads = [base, *builds]
     if not all(isinstance(read.get(name), int | float) for read in reads):
         return None
-    tested = [a for a in operands if a != name and any(read.get(a) != base.get(a) for read in builds)]
+    moving = [read for read in builds if read[name] != base[name]]
+    tested = [a for a in operands if a != name and any(read.get(a) != base.get(a) for read in moving)]
     for form in _forms(name, reads, tested):
         holding = [rule for rule in form if all(_holds(rule, name, read) for read in reads)]
         if holding:

@@ -83,7 +83,7 @@ class Probe:
         self.config_class = config_class
         self.base_class = base_class
         self.start = start or {}
-        self.aliases: dict[str, str] = dict(config_class.attribute_map)
+        self.aliases: dict[str, str] = {name: own for name, own in config_class.attribute_map.items() if name != own}
         self.fields = {field.name: field for field in dataclasses.fields(config_class)}
         inherited = set(dir(base_class)) | {field.name for field in dataclasses.fields(base_class)}
         members = inspect.getmembers(config_class, lambda member: isinstance(member, property))

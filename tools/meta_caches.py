@@ -8,6 +8,7 @@ tensors that appear twice count once, and scalars of bookkeeping (lengths, windo
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import inspect
@@ -25,6 +26,7 @@ Json: TypeAlias = dict[str, Any]
 Kept: TypeAlias = list[tuple[str, tuple[int, ...], str]]
 
 MAPPINGS = ("CAUSAL_LM", "SEQ_TO_SEQ_CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM", "SPEECH_SEQ_2_SEQ")
+ALSO = (("musicgen", "MusicgenForConditionalGeneration"),)  # generates sound, but with a text model's caches
 CACHES = ("past_key_values", "cache_params", "state", "mems", "past_buckets_states")
 DEPTHS = frozenset(
     [
@@ -96,7 +98,7 @@ def model_classes() -> list[tuple[str, str]]:
     for mapping in MAPPINGS:
         for model_type, name in getattr(tools().auto, f"MODEL_FOR_{mapping}_MAPPING_NAMES").items():
             found[(model_type, name)] = None
-    return sorted(found)
+    return sorted(found | dict.fromkeys(ALSO))
 
 
 def config_of(config: Json) -> Any:
@@ -275,8 +277,14 @@ class Run:
     def kept(self, *, batch: int, prompt: int, steps: int, encoder_tokens: int = 0) -> Kept:
         """The tensors that the model keeps after ``prompt`` tokens at once and ``steps`` single tokens."""
         self.batch, self.encoder_tokens = batch, encoder_tokens
+        try:
+            return self._kept(prompt, steps, contextlib.nullcontext())
+        except (NotImplementedError, RuntimeError, KeyError):  # most code never asks; the dispatch mode takes its time
+            return self._kept(prompt, steps, answering())
+
+    def _kept(self, prompt: int, steps: int, mode: Any) -> Kept:
         token_name = "decoder_input_ids" if self.model.config.is_encoder_decoder else "input_ids"
-        with answering(), self.torch.no_grad():
+        with mode, self.torch.no_grad():
             cache = self._cache()
             for step in range(steps + 1):
                 self.length = prompt + step if self.whole or step == 0 else 1

@@ -69,6 +69,13 @@ class ConfigClass:
             name.removeprefix(prefix) for name in self._row.get("rewritten", ()) if name.startswith(prefix)
         )
 
+    def pushes_into(self, section: str) -> Iterator[tuple[str, Sequence[str]]]:
+        """Each key inside ``section`` that this class moves with keys from outside it, and those."""
+        prefix = f"{self.own(section)}."
+        for name, keys in self._row.get("pushes", NOTHING).items():
+            if name.startswith(prefix):
+                yield name.removeprefix(prefix), keys
+
     def has(self, name: str) -> bool:
         """Whether the class itself has ``name``, with whatever value."""
         return self.derived(name) is not None or self.default(name) is not ABSENT

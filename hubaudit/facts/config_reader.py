@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -47,7 +48,8 @@ class ConfigReader:
         self._path = path
         self._fills: Mapping[str, Json] = NOTHING  # what the wrapping class puts in where this section lacks it
         self._filled_by: str | None = None
-        self._rewritten: frozenset[str] = frozenset()  # what the wrapping class does not keep as this section has it
+        self._pushed: AbstractSet[str] = frozenset()  # what the wrapping class computes for this section
+        self._rewritten: AbstractSet[str] = frozenset()  # what the wrapping class does not keep as this section has it
         self.model_type: str | None = model_type or _named_type(self._config)
 
     # --- values --------------------------------------------------------------------------------------------------------
@@ -125,7 +127,7 @@ class ConfigReader:
         of its own but has a section that does, well-known section names decide.
         """
         if self._class is not None and self._class.decoder_section is not None:
-            return self._walk(self._class.decoder_section.split("."), flat=self._class.is_flat)
+            return self._walk(self._class.decoder_section.split("."))
         if self._class is not None and self._has_shape():
             return self
         for name in language_sections():
@@ -142,12 +144,12 @@ class ConfigReader:
         """Whether the file gives a shape where the class has none: a text model's own file under the name of a composite one."""
         return any(self.says(name) and not (self._class is not None and self._class.has(name)) for name in _SHAPE_KEYS)
 
-    def _walk(self, steps: list[str], *, flat: bool) -> ConfigReader:
+    def _walk(self, steps: list[str]) -> ConfigReader:
         reader = self
         for step in steps:
             inner = reader.section(step)
             if inner is None:
-                if flat:
+                if reader._class is not None and reader._class.is_flat and reader._class.decoder_section == step:
                     kind = reader._section_type(step, None)
                     return ConfigReader(reader._config, file=self._file, path=reader._path, model_type=kind)
                 if reader._has_shape_of_nobody():
@@ -161,7 +163,9 @@ class ConfigReader:
         reader = ConfigReader(value, file=self._file, path=self._inner(key), model_type=kind)
         if self._class is not None:
             reader._fills, reader._filled_by = self._class.fills(name, kind, given=given), self._class.name
-            reader._rewritten = self._class.rewrites_in(name)
+            pushes = self._class.pushes_into(name)
+            reader._pushed = {inner for inner, keys in pushes if not all(map(self._keeps_default, keys))}
+            reader._rewritten = self._class.rewrites_in(name) | reader._pushed
         return reader
 
     def _section_type(self, name: str, named: str | None) -> str | None:
@@ -200,6 +204,8 @@ class ConfigReader:
             )
             return Sourced(value=None, where=f"{said}, and {kind}")
         own = self._class.own(name)
+        if not self._pushed.isdisjoint((own, name)):
+            return Sourced(value=None, where=f"{said}, and the class {self._filled_by} computes it")
         if own in self._fills:
             return _default(self._filled_by, self._fills[own])
         how = self._class.derived(name)

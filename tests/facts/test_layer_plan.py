@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,6 +21,8 @@ from hubaudit.types import CacheTensor, LayerSpec
 
 if TYPE_CHECKING:
     from hubaudit.types import Json
+
+ROOT = Path(__file__).resolve().parents[2]
 
 LLAMA: dict[str, Json] = {
     "model_type": "llama",
@@ -85,6 +89,14 @@ def test_a_config_that_says_nothing_is_marked_as_default_or_has_no_plan(model_ty
         assert re.search(r"\b(default|rule):", layer.where) or not layer.tensors, layer
 
 
+def test_the_page_of_architectures_is_fresh() -> None:
+    """docs/architectures.md says what the tables say (``python -m tools.architectures`` writes it)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT))
+        tool = importlib.import_module("tools.architectures")
+    assert tool.page() == (ROOT / "docs" / "architectures.md").read_text(encoding="utf-8")
+
+
 # --- what a layer says ---------------------------------------------------------------------------------------------------------------
 
 
@@ -116,7 +128,13 @@ def test_the_list_of_layer_types_wins_over_the_rule() -> None:
 
 def test_single_layers_can_differ() -> None:
     """per_layer_config gives one layer other dimensions, and the layer says where they were read."""
-    config: dict[str, Json] = {**LLAMA, "per_layer_config": {"01": {"num_key_value_heads": 4}, "5": {}, "x": 3}}
+    config: dict[str, Json] = {
+        **LLAMA,
+        "model_type": "gemma4_text",
+        "head_dim": 8,
+        "layer_types": ["full_attention"] * 2,
+    }
+    config["per_layer_config"] = {"01": {"num_key_value_heads": 4}, "5": {}, "x": 3}
     first, second = plan(config)
     assert [tensor.elements_per_token for tensor in first.tensors] == [16, 16]
     assert [tensor.elements_per_token for tensor in second.tensors] == [32, 32]
@@ -183,6 +201,14 @@ def test_every_dtype_is_in_the_table_of_dtypes() -> None:
 
 
 # --- what is not known -----------------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_type_without_a_cache_keeps_nothing() -> None:
+    """Encoders of text, images and sound: layers that keep nothing, or none at all where the config does not count them."""
+    assert [layer.kind for layer in plan({"model_type": "vit", "num_hidden_layers": 2})] == ["none", "none"]
+    assert plan({"model_type": "clip"}) == ()
+    assert {layer.kind for layer in plan({"model_type": "bert"})} == {"none"}
+    assert {layer.kind for layer in plan({"model_type": "t5", "architectures": ["T5EncoderModel"]})} == {"none"}
 
 
 def test_an_unknown_model_type_is_not_planned() -> None:
