@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hubaudit.data import table
 from hubaudit.estimate.infer import estimate, variants
 from hubaudit.estimate.setting import definite
+from hubaudit.facts.layer_plan_rows import all_rows
 from hubaudit.facts.repository import understand
+from hubaudit.facts.tensors import role_of
 from hubaudit.findings import find
 from hubaudit.types import Report, Subject, Workload
 
@@ -14,6 +17,31 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hubaudit.types import Estimate, Fit, Hardware, Mode, ModelFacts, RepoSnapshot
+
+
+#: Tables that nearly every answer needs.
+_TABLES = (
+    "config_defaults.json",
+    "config_synonyms.toml",
+    "dtypes.toml",
+    "layer_kinds.toml",
+    "layer_plans_cacheless.toml",
+    "load_rules.json",
+    "overheads.toml",
+    "quantizers.toml",
+    "roles.toml",
+    "runtimes.toml",
+    "unbuilt.toml",
+    "weight_files.toml",
+)
+
+
+def prepare() -> None:
+    """Read the tables that the answer will need: while the Hub answers, there is time for it."""
+    all_rows()
+    role_of("")
+    for name in _TABLES:
+        table(name)
 
 
 def audit(

@@ -12,7 +12,7 @@ from hubaudit.cli.options import access_options, engine_options, hardware_option
 
 if TYPE_CHECKING:
     from hubaudit.errors import HubauditError
-    from hubaudit.types import Hardware, Report, Workload
+    from hubaudit.types import Hardware, Report
 
 _FORMATS = ("human", "json", "jsonl", "csv", "markdown")
 _SIDE_BY_SIDE = 4
@@ -73,12 +73,10 @@ def command(
     **options: Any,
 ) -> int:
     """Audit one model or several: what each is, what memory it needs, and what is wrong with its repository."""
-    from hubaudit.types import Workload
-
     access = {name: options.pop(name) for name in ("revision", "token", "cache_dir", "offline", "file")}
     output_format = "json" if as_json else output_format
     hardware = _hardware(gpus, memories, fail_on)
-    results = _audited(repos, Workload(**options), hardware, access, output_format)
+    results = _audited(repos, options, hardware, access, output_format)
     _deliver(results, output_format, output, with_explanation=with_explanation)
     return _end(results, fail_on)
 
@@ -98,7 +96,7 @@ def _hardware(gpus: tuple[str, ...], memories: tuple[str, ...], fail_on: str | N
 
 def _audited(
     repos: tuple[str, ...],
-    workload: Workload,
+    workload: dict[str, Any],
     hardware: tuple[Hardware, ...],
     access: dict[str, Any],
     output_format: str,
@@ -115,11 +113,14 @@ def _audited(
         reading = {repo: pool.submit(fetch, repo, **access) for repo in dict.fromkeys(repos)}
         for module in _NEEDED_LATER[output_format]:
             import_module(module)
-        from hubaudit.auditing import audit_snapshot
+        from hubaudit.auditing import audit_snapshot, prepare
+        from hubaudit.types import Workload
 
+        prepare()
+        asked = Workload(**workload)
         for repo in repos:
             try:
-                results.append(audit_snapshot(reading[repo].result(), workload, hardware))
+                results.append(audit_snapshot(reading[repo].result(), asked, hardware))
             except HubauditError as error:
                 results.append((repo, error))
     finally:  # at the end nothing is under way; who interrupts does not wait for what is

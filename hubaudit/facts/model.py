@@ -15,7 +15,6 @@ from hubaudit.facts.layer_plan import plan_layers
 from hubaudit.facts.packing import unpacker
 from hubaudit.facts.plan_from_headers import plan_from_headers
 from hubaudit.facts.quantization import Scheme, scheme_of
-from hubaudit.facts.skeleton import describe
 from hubaudit.facts.tensors import count_parameters, group_tensors
 from hubaudit.facts.unbuilt import mark_unbuilt, prediction_layers
 from hubaudit.facts.witnesses import hear, index_disagreements
@@ -116,6 +115,8 @@ def _weights(
         return _Weights(groups=(), are_stored=False, where=f"`{lost[0]}` could not be read", scheme=declared), headers
     if tensors or reader is None:
         return _Weights(groups=groups, are_stored=True, where="header:all tensors", scheme=scheme), headers
+    from hubaudit.facts.skeleton import describe  # with weights at hand, nothing is left to imply
+
     implied = describe(reader)
     if isinstance(implied, str):
         return _Weights(groups=(), are_stored=False, where=implied, scheme=declared), headers

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from hubaudit.facts.adapter import understand_adapter
 from hubaudit.facts.checkpoints import models_own
-from hubaudit.facts.gguf_facts import understand_gguf
 from hubaudit.facts.loading import with_residence
 from hubaudit.facts.model import understand as understand_model
 from hubaudit.facts.other_libraries import as_its_library_says
@@ -42,6 +41,8 @@ def _one_model(snapshot: RepoSnapshot) -> ModelFacts:
     """One model, with the bytes that its weights take once loaded."""
     formats = {file.format for file in snapshot.weights}
     if "gguf" in formats:
+        from hubaudit.facts.gguf_facts import understand_gguf  # only for those who meet one
+
         return with_residence(replace(understand_gguf(snapshot), format="gguf"))
     checkpoints = models_own(_beside_its_config(snapshot))
     facts = as_its_library_says(understand_model(checkpoints.snapshot), checkpoints.snapshot)

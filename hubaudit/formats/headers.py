@@ -4,24 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hubaudit.formats.gguf import read_gguf
 from hubaudit.formats.safetensors import read_safetensors
-from hubaudit.formats.torch_zip import read_torch_zip
 from hubaudit.formats.weight_names import format_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hubaudit.formats.source import ByteSource
     from hubaudit.types import WeightFile
 
-_READERS: dict[str, Callable[[ByteSource], WeightFile]] = {
-    "safetensors": read_safetensors,
-    "gguf": read_gguf,
-    "torch": read_torch_zip,
-}
-
-
+_FORMATS = ("safetensors", "gguf", "torch")
 #: How files start whose names tell nothing, such as those that huggingface_hub's cache names by their digest.
 _STARTS = {b"GGUF": "gguf", b"PK\x03\x04": "torch"}
 
@@ -33,6 +23,14 @@ def read_header(source: ByteSource) -> WeightFile:
         MalformedFileError: the file breaks its format's rules.
     """
     format = format_of(source.path.rpartition("/")[2])
-    if format not in _READERS:
+    if format not in _FORMATS:
         format = _STARTS.get(source.read(0, 4), "safetensors")
-    return _READERS[format](source)
+    if format == "gguf":  # the parsers of the rarer formats are imported by those who meet one
+        from hubaudit.formats.gguf import read_gguf
+
+        return read_gguf(source)
+    if format == "torch":
+        from hubaudit.formats.torch_zip import read_torch_zip
+
+        return read_torch_zip(source)
+    return read_safetensors(source)

@@ -2,14 +2,6 @@
 
 from __future__ import annotations
 
-from hubaudit.errors import UsageError
-
-try:
-    from hubaudit.hub.fetching import fetch
-except ValueError as error:  # huggingface_hub reads its settings while it is imported
-    raise UsageError(
-        f"huggingface_hub does not start: {error}",
-        hint="check HF_ENDPOINT and the other HF_* variables of the environment",
-    ) from error
+from hubaudit.hub.fetching import fetch
 
 __all__ = ["fetch"]

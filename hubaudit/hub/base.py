@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hubaudit.errors import HubauditError, NetworkError, OfflineError
 from hubaudit.formats.adapters import adapter_config
 from hubaudit.formats.quoting import shown
-from hubaudit.hub.reference import Reference, is_repo_id
+from hubaudit.hub.reference import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,6 +51,8 @@ def _reference(base: str, revision: str | None, *, is_local: bool) -> Reference 
     """As transformers resolves it: a folder that is there, else an id."""
     if is_local and _is_folder(base):
         return Reference(kind="folder", name=base)
+    from hubaudit.hub.names import is_repo_id  # and with it huggingface_hub, which a folder does not need
+
     return Reference(kind="hub", name=base, revision=revision) if is_repo_id(base) else None
 
 

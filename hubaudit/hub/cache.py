@@ -13,7 +13,8 @@ from huggingface_hub.utils import cached_assets_path
 
 from hubaudit.errors import MalformedFileError, NotFoundError
 from hubaudit.hub.bundle import read_bundle, write_bundle
-from hubaudit.hub.reference import COMMIT, is_repo_id
+from hubaudit.hub.names import is_repo_id
+from hubaudit.hub.reference import COMMIT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,25 +1,21 @@
-"""What the user named → RepoSnapshot: from the Hub, the cache, a folder, a file or a bundle."""
+"""What the user named → RepoSnapshot: from the Hub, the cache, a folder, a file or a bundle.
+
+Each way in imports what it needs when it is taken: a bundle needs no huggingface_hub, and the first question to the Hub, for whose answer
+everything else waits, needs none of the parsers.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from huggingface_hub import constants
-
 from hubaudit.errors import UsageError
-from hubaudit.hub.base import with_base
-from hubaudit.hub.bundle import read_bundle
-from hubaudit.hub.cache import SnapshotCache
-from hubaudit.hub.local import read_file, read_folder, read_offline
-from hubaudit.hub.online import fetch_from_hub
 from hubaudit.hub.reference import parse_reference
-from hubaudit.hub.session import HubSession, Patience
 
 if TYPE_CHECKING:
     from hubaudit.hub.reference import Reference
+    from hubaudit.hub.session import HubSession, Patience
     from hubaudit.types import RepoSnapshot
 
 
@@ -50,11 +46,13 @@ def fetch(
     reference = parse_reference(name, revision=revision)
     if reference.kind in ("file", "bundle") and file is not None:
         raise UsageError(f"`{name}` is one {reference.kind}: there is nothing to choose", hint="leave out --file")
-    reader = _Reader(
-        token=token, patience=patience, cache_dir=cache_dir, offline=offline or constants.is_offline_mode()
-    )
+    reader = _Reader(token=token, patience=patience, cache_dir=cache_dir, offline=offline)
     snapshot = reader.read(reference, file or reference.file)
-    return snapshot if reference.kind == "bundle" else with_base(snapshot, reader.read)
+    if reference.kind == "bundle":
+        return snapshot
+    from hubaudit.hub.base import with_base
+
+    return with_base(snapshot, reader.read)
 
 
 class _Reader:
@@ -69,20 +67,36 @@ class _Reader:
     def read(self, reference: Reference, file: str | None = None) -> RepoSnapshot:
         match reference.kind:
             case "folder":
+                from hubaudit.hub.local import read_folder
+
                 return read_folder(reference.name, file=file)
             case "file":
+                from hubaudit.hub.local import read_file
+
                 return read_file(reference.name)
             case "bundle":
+                from hubaudit.hub.bundle import read_bundle
+
                 return read_bundle(Path(reference.name))
             case "hub":
-                return replace(self._from_hub(reference, file), revision=reference.revision)
+                return self._from_hub(reference, file)
 
     def _from_hub(self, reference: Reference, file: str | None) -> RepoSnapshot:
-        cache = SnapshotCache(self._cache_dir)
-        if self._offline:
-            return read_offline(reference, cache, file=file)
-        return fetch_from_hub(reference, self._session, cache, file=file)
+        from huggingface_hub import constants
+
+        if self._offline or constants.is_offline_mode():
+            from hubaudit.hub.offline import read_offline
+
+            return read_offline(reference, self._cache_dir, file=file)
+        from hubaudit.hub.question import ask_about
+
+        told = None if reference.is_pinned else ask_about(reference, self._session)
+        from hubaudit.hub.online import fetch_from_hub
+
+        return fetch_from_hub(reference, self._session, self._cache_dir, told=told, file=file)
 
     @cached_property
     def _session(self) -> HubSession:
+        from hubaudit.hub.session import HubSession
+
         return HubSession(token=self._token, patience=self._patience)

@@ -1,4 +1,4 @@
-"""A folder, a weight file, or huggingface_hub's own cache → RepoSnapshot."""
+"""A folder or a weight file → RepoSnapshot."""
 
 from __future__ import annotations
 
@@ -10,23 +10,17 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from huggingface_hub import constants
-
-from hubaudit.errors import CannotAuditError, MalformedFileError, NotFoundError, OfflineError
+from hubaudit.errors import CannotAuditError, MalformedFileError, NotFoundError
 from hubaudit.formats.documents import is_repo_path
 from hubaudit.formats.headers import read_header
 from hubaudit.formats.weight_names import weight_name
 from hubaudit.formats.weight_sets import find_sets
 from hubaudit.hub.assemble import read_contents
-from hubaudit.hub.failures import OFFLINE_HINT
-from hubaudit.hub.reference import COMMIT
 from hubaudit.types import ReadProblem, RepoFile, RepoSnapshot, Source, WeightSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hubaudit.hub.cache import SnapshotCache
-    from hubaudit.hub.reference import Reference
     from hubaudit.types import Json
 
 _MAX_FILES = 100_000
@@ -108,38 +102,6 @@ def _shards_beside(file: Path) -> WeightSet:
         if len(listing) <= _MAX_FILES:
             return next((one.with_missing() for one in find_sets(listing) if file.name in one.weights.files), alone)
     return alone
-
-
-def read_offline(reference: Reference, cache: SnapshotCache, *, file: str | None = None) -> RepoSnapshot:
-    """A Hub repository without the Hub: from an earlier audit, else from the files that huggingface_hub has cached.
-
-    Raises:
-        OfflineError: neither holds that repository at that revision.
-        CannotAuditError, NotFoundError: ``file`` is no weight file there.
-    """
-    if (known := cache.known(reference, file)) is not None:
-        return known
-    home = Path(constants.HF_HUB_CACHE) / f"models--{reference.name.replace('/', '--')}"
-    commit = reference.revision if reference.is_pinned else _cached_reference(home, reference.revision or "main")
-    folder = home / "snapshots" / str(commit)
-    if commit is None or not COMMIT.fullmatch(commit) or not folder.is_dir():
-        at = f" at `{reference.revision}`" if reference.revision else ""
-        raise OfflineError(
-            f"offline, and `{reference.name}`{at} is not in the cache",
-            hint=OFFLINE_HINT,
-        )
-    return read_folder(str(folder), source="cache", repo_id=reference.name, commit=commit, file=file)
-
-
-def _cached_reference(home: Path, revision: str) -> str | None:
-    """What huggingface_hub's cache noted for a branch: its layout is documented as ``refs/<revision>`` → commit."""
-    if not is_repo_path(revision):
-        return None
-    try:
-        commit = (home / "refs" / revision).read_text(encoding="ascii").strip()
-    except (OSError, ValueError):
-        return None
-    return commit
 
 
 class LocalFile:

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from hubaudit.errors import HubauditError, MalformedFileError, NetworkError
 from hubaudit.formats.documents import is_repo_path, parse_object
 from hubaudit.hub.assemble import read_contents
+from hubaudit.hub.cache import SnapshotCache
 from hubaudit.hub.failures import disabled, endpoint
-from hubaudit.hub.reference import COMMIT, is_repo_id
+from hubaudit.hub.names import is_repo_id
+from hubaudit.hub.question import MAX_JSON_BYTES, ask_about
+from hubaudit.hub.reference import COMMIT
 from hubaudit.hub.remote import RemoteFile
 from hubaudit.hub.session import HubSession, Wanted, api_url, file_url
 from hubaudit.types import Json, RepoFile, RepoSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
-    from hubaudit.hub.cache import SnapshotCache
     from hubaudit.hub.reference import Reference
+    from hubaudit.hub.session import Answer
 
 PARALLEL_REQUESTS = 32
-_MAX_JSON_BYTES = 64_000_000
 _MAX_SERVED_BYTES = 256_000_000
 
 
@@ -38,22 +41,23 @@ class _RepoInfo:
 
 
 def fetch_from_hub(
-    reference: Reference, session: HubSession, cache: SnapshotCache, *, file: str | None = None
+    reference: Reference, session: HubSession, cache_dir: Path | None, *, told: Answer | None, file: str | None = None
 ) -> RepoSnapshot:
     """All that an audit needs of one repository.
 
     One question finds the commit; everything else is read at that commit, or comes from the cache where that commit was audited
-    before. A commit given in full is looked up in the cache first.
+    before. A commit given in full is looked up in the cache first. ``told`` is the answer to that question, where it was already asked.
 
     Raises:
         HubauditError: the repository cannot be found or read, or the network fails.
     """
+    cache = SnapshotCache(cache_dir)
     if reference.is_pinned and (known := cache.known(reference, file)) is not None:
-        return known
-    info = _repo_info(reference, session)
+        return replace(known, revision=reference.revision)
+    info = _repo_info(reference, told or ask_about(reference, session))
     cache.remember(reference, info.repo_id, info.commit)
     if (known := cache.load(info.repo_id, info.commit, file)) is not None:
-        return known
+        return replace(known, revision=reference.revision)
     contents = read_contents(_HubReader(info, session, on_main=reference.revision in (None, "main")), file=file)
     snapshot = RepoSnapshot(
         repo_id=info.repo_id,
@@ -130,18 +134,14 @@ class _HubReader:
 
     def _commit_of_main(self) -> Json:
         url = api_url(self._info.repo_id, "?expand[]=sha")
-        answer = self._session.get(url, Wanted(repo_id=self._info.repo_id), max_bytes=_MAX_JSON_BYTES)
+        answer = self._session.get(url, Wanted(repo_id=self._info.repo_id), max_bytes=MAX_JSON_BYTES)
         return parse_object(answer.content, "model info").get("sha")
 
     def _wanted(self, path: str) -> Wanted:
         return Wanted(repo_id=self._info.repo_id, revision=self._info.commit, path=path)
 
 
-def _repo_info(reference: Reference, session: HubSession) -> _RepoInfo:
-    """The first question: with ``blobs=true`` it also tells every file's size."""
-    tail = f"/revision/{quote(reference.revision, safe='')}" if reference.revision else ""
-    wanted = Wanted(repo_id=reference.name, revision=reference.revision)
-    answer = session.get(api_url(reference.name, f"{tail}?blobs=true"), wanted, max_bytes=_MAX_JSON_BYTES)
+def _repo_info(reference: Reference, answer: Answer) -> _RepoInfo:
     try:
         info = parse_object(answer.content, "model info") if answer.is_whole else {}
     except MalformedFileError:

@@ -9,6 +9,7 @@ connection does not close the connections of the requests beside it.
 
 from __future__ import annotations
 
+import platform
 import time
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -17,8 +18,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
 import httpx2
+from huggingface_hub import __version__ as library_version
 from huggingface_hub import constants
-from huggingface_hub.utils import build_hf_headers, get_session
+from huggingface_hub.utils import get_session, get_token
 
 from hubaudit._version import __version__
 from hubaudit.errors import AccessError, UsageError
@@ -151,16 +153,23 @@ def _attempt(url: str, headers: dict[str, str], max_bytes: int, deadline: float)
 
 
 def _headers(token: str | None) -> dict[str, str]:
-    try:
-        headers = build_hf_headers(token=token, library_name="hubaudit", library_version=__version__)
-    except (OSError, ValueError) as error:
-        raise AccessError(f"the Hub token cannot be read: {error}", hint="log in with `hf auth login`") from None
-    if not all(" " <= character <= "~" for character in headers.get("authorization", "")):
+    """Who asks. ``build_hf_headers`` would first ask the Hub which agents there are (once a day), and look for torch."""
+    headers = {
+        "user-agent": f"hubaudit/{__version__}; hf_hub/{library_version}; python/{platform.python_version()}",
+    }
+    if token is None and not constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
+        try:
+            token = get_token()
+        except (OSError, ValueError) as error:
+            raise AccessError(f"the Hub token cannot be read: {error}", hint="log in with `hf auth login`") from None
+    if token is None:
+        return headers
+    if not all(" " <= character <= "~" for character in token):
         raise AccessError(
             "the Hub token holds characters that no token has",
             hint="check --token or HF_TOKEN, or log in again with `hf auth login`",
         )
-    return headers
+    return headers | {"authorization": f"Bearer {token}"}
 
 
 def _ask(url: str, headers: dict[str, str], max_bytes: int, deadline: float) -> Answer:

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubaudit.errors import HubauditError, NotFoundError, UsageError
-from hubaudit.hub.reference import Reference, is_repo_id, parse_reference
+from hubaudit.hub.names import is_repo_id
+from hubaudit.hub.reference import Reference, parse_reference
 
 if TYPE_CHECKING:
     from pathlib import Path
