@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hubaudit.data import table
-from hubaudit.estimate.infer import estimate, variants
-from hubaudit.estimate.setting import definite
+from hubaudit.estimate.infer import variants
+from hubaudit.estimate.modes import definite, estimate
 from hubaudit.facts.layer_plan_rows import all_rows
 from hubaudit.facts.repository import understand
 from hubaudit.facts.tensors import role_of
@@ -60,7 +60,7 @@ def audit(
 
     Args:
         name: a Hub id, ``id@revision``, a huggingface.co URL, a folder, a weight file or a saved bundle.
-        mode: ``infer`` or ``kv``; ignored where ``workload`` is given.
+        mode: ``infer``, ``train`` or ``kv``; ignored where ``workload`` is given.
         workload: what the model is asked to do; by default one prompt of 2,048 tokens and 512 new ones.
         hardware: devices to judge the estimate against, for ``report.fit``.
         revision: a branch, tag or commit of a Hub repository.

@@ -33,6 +33,7 @@ Category: TypeAlias = Literal[
 Exactness: TypeAlias = Literal["exact", "formula", "fitted", "bound"]
 Mode: TypeAlias = Literal["infer", "train", "kv"]
 Severity: TypeAlias = Literal["error", "warning", "info"]
+Checkpointing: TypeAlias = Literal["full", "selective"]
 
 NOTHING: Mapping[str, Json] = {}
 
@@ -318,6 +319,12 @@ class Workload:
 
     ``cache`` is one of the runtime's; ``max_cache_len`` is what a static cache is sized for where that is more than the workload
     needs; ``draft_tokens`` are those that speculative decoding drafts at once, which recurrent states are kept for.
+
+    Training: ``batch_size`` sequences of ``sequence_tokens`` go through one process at once, ``grad_accum`` times before each update.
+    ``recipe`` says which copies of weights and gradients are held in which precision, ``optimizer`` whose states. With
+    ``gradient_checkpointing`` every ``checkpoint_every``-th layer keeps its input only. ``lora`` is the rank of adapters on
+    ``lora_targets`` (names with commas between, or ``all-linear``); ``modules_to_save`` are trained whole beside them. ``gpus`` processes
+    share states by ``zero`` stage or ``fsdp`` version (neither: every one holds all), tensors by ``tp``, layers by ``pp``.
     """
 
     mode: Mode = "infer"
@@ -333,6 +340,24 @@ class Workload:
     runtime: str = "transformers"
     max_cache_len: int | None = None
     draft_tokens: int = 0
+    sequence_tokens: int | None = None
+    recipe: str | None = None
+    optimizer: str | None = None
+    grad_accum: int = 1
+    gradient_checkpointing: Checkpointing | None = None
+    checkpoint_every: int = 1
+    loss: str | None = None
+    lora: int | None = None
+    lora_targets: str | None = None
+    lora_variant: str | None = None
+    lora_dropout: bool = False
+    modules_to_save: tuple[str, ...] = ()
+    zero: int | None = None
+    fsdp: int | None = None
+    gpus: int = 1
+    tp: int = 1
+    pp: int = 1
+    offload: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

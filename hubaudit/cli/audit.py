@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hubaudit.cli.options import access_options, engine_options, hardware_options
+from hubaudit.cli.options import access_options, engine_options, hardware_options, training_options
 
 if TYPE_CHECKING:
     from hubaudit.errors import HubauditError
@@ -29,7 +29,7 @@ _NEEDED_LATER = {
 @click.command("audit")
 @click.argument("repos", nargs=-1, required=True, metavar="REPO...")
 @click.option(
-    "--mode", type=click.Choice(["infer", "kv"]), default="infer", show_default=True, help="What to estimate."
+    "--mode", type=click.Choice(["infer", "kv", "train"]), default="infer", show_default=True, help="What to estimate."
 )
 @click.option("-b", "--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Sequences at once.")
 @click.option(
@@ -51,6 +51,7 @@ _NEEDED_LATER = {
     show_default=True,
     help="Attention implementation.",
 )
+@training_options
 @hardware_options
 @click.option(
     "--format", "output_format", type=click.Choice(_FORMATS), default="human", show_default=True, help="What to print."
@@ -67,7 +68,7 @@ def command(
     as_json: bool,
     with_explanation: bool,
     output: str | None,
-    gpus: tuple[str, ...],
+    gpu_names: tuple[str, ...],
     memories: tuple[str, ...],
     fail_on: str | None,
     **options: Any,
@@ -75,7 +76,7 @@ def command(
     """Audit one model or several: what each is, what memory it needs, and what is wrong with its repository."""
     access = {name: options.pop(name) for name in ("revision", "token", "cache_dir", "offline", "file")}
     output_format = "json" if as_json else output_format
-    hardware = _hardware(gpus, memories, fail_on)
+    hardware = _hardware(gpu_names, memories, fail_on)
     results = _audited(repos, options, hardware, access, output_format)
     _deliver(results, output_format, output, with_explanation=with_explanation)
     return _end(results, fail_on)

@@ -19,7 +19,7 @@ def hardware_options(command: F) -> F:
         (
             click.option(
                 "--gpu",
-                "gpus",
+                "gpu_names",
                 multiple=True,
                 metavar="NAME[xN]|auto",
                 help="Does it fit this accelerator, or this machine's own? May be repeated; `hubaudit gpus` lists the names.",
@@ -73,6 +73,109 @@ def engine_options(command: F) -> F:
                 type=click.IntRange(0),
                 default=0,
                 help="Tokens that speculative decoding drafts at once; vLLM and llama.cpp keep a state for each.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def training_options(command: F) -> F:
+    """What a fine-tuning run is made of. Each is for --mode train only, which says so itself."""
+    for option in reversed(
+        (
+            click.option(
+                "--seq-len",
+                "sequence_tokens",
+                type=click.IntRange(1),
+                help="train: tokens of each sequence. Default: 2048, or what the model can take.",
+            ),
+            click.option(
+                "--recipe",
+                metavar="RECIPE",
+                help="train: precision of weights, gradients and states: fp32, bf16, fp16, amp, amp-fp16, mixed-16, mixed-18, mixed-20, fp64, "
+                "int8. Default: the load dtype, pure.",
+            ),
+            click.option(
+                "--optimizer",
+                metavar="NAME",
+                help="train: adamw, adamw_foreach, adamw_8bit, paged_adamw_8bit, sgd, sgd_momentum, adafactor, lion, muon, galore_adamw and more. "
+                "Default: adamw (fused, as the Hugging Face Trainer's).",
+            ),
+            click.option(
+                "--grad-accum",
+                type=click.IntRange(1),
+                default=1,
+                help="train: batches whose gradients are added up before an update.",
+            ),
+            click.option(
+                "--gradient-checkpointing",
+                "gradient_checkpointing",
+                flag_value="full",
+                help="train: keep each layer's input only, and compute the rest again.",
+            ),
+            click.option(
+                "--selective-checkpointing",
+                "gradient_checkpointing",
+                flag_value="selective",
+                help="train: compute attention's core again only (Megatron's selective recomputation).",
+            ),
+            click.option(
+                "--checkpoint-every",
+                type=click.IntRange(1),
+                default=1,
+                help="train: checkpoint groups of so many layers, with --gradient-checkpointing.",
+            ),
+            click.option(
+                "--loss",
+                metavar="LOSS",
+                help="train: how logits become a loss: full (transformers), held (the outputs live on through backward), chunked, fused (Liger).",
+            ),
+        )
+    ):
+        command = option(command)
+    return _adapter_options(_sharding_options(command))
+
+
+def _adapter_options(command: F) -> F:
+    for option in reversed(
+        (
+            click.option("--lora", metavar="RANK", type=click.IntRange(1), help="train: adapters of this rank."),
+            click.option(
+                "--lora-targets",
+                metavar="NAMES",
+                help="train: all-linear, or module names with commas between. Default: PEFT's for the model type.",
+            ),
+            click.option(
+                "--lora-variant",
+                type=click.Choice(["lora", "dora", "rslora"]),
+                help="train: which kind of low-rank adapter. Default: lora.",
+            ),
+            click.option("--lora-dropout", is_flag=True, help="train: the adapters have dropout."),
+            click.option(
+                "--modules-to-save",
+                multiple=True,
+                metavar="NAME",
+                help="train: train a copy of this module whole beside the adapters. May be repeated.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _sharding_options(command: F) -> F:
+    for option in reversed(
+        (
+            click.option("--zero", type=click.IntRange(0, 3), help="train: DeepSpeed ZeRO stage."),
+            click.option("--fsdp", type=click.IntRange(1, 2), help="train: PyTorch FSDP 1 or 2, full shard."),
+            click.option("--gpus", type=click.IntRange(1), default=1, help="train: GPUs, one process on each."),
+            click.option("--tp", type=click.IntRange(1), default=1, help="train: GPUs that share every matrix."),
+            click.option("--pp", type=click.IntRange(1), default=1, help="train: stages that share the layers."),
+            click.option(
+                "--offload",
+                metavar="WHAT",
+                help="train: keep in host memory (or on NVMe): optimizer, or all (parameters too); optimizer-nvme, all-nvme.",
             ),
         )
     ):

@@ -58,7 +58,7 @@ def settle(facts: ModelFacts, workload: Workload) -> Setting:
     assumptions: list[str] = []
     workload = _as_its_format_runs(facts, workload, assumptions)
     prompt, new = _tokens(facts, workload, assumptions)
-    dtype, dtype_where = _dtype(facts, workload, assumptions)
+    dtype, dtype_where = load_choice(facts, workload, assumptions)
     cache, kv = _cache(facts, workload, dtype, dtype_where)
     if workload.quant is not None and workload.quant not in QUANTS:
         raise UsageError(f"unknown quantization `{workload.quant}`", hint=f"one of {', '.join(QUANTS)}")
@@ -147,7 +147,7 @@ def _encoder_tokens(facts: ModelFacts, workload: Workload, prompt: Input, assump
     return given(0, "workload")
 
 
-def _dtype(facts: ModelFacts, workload: Workload, assumptions: list[str]) -> tuple[str, str]:
+def load_choice(facts: ModelFacts, workload: Workload, assumptions: list[str]) -> tuple[str, str]:
     """The dtype that weights are loaded in: the workload's, else the config's as transformers 5 does, else the files', else float32."""
     if workload.dtype is not None:
         named = dtype_named(workload.dtype)

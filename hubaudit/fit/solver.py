@@ -7,8 +7,7 @@ from math import lcm
 from typing import TYPE_CHECKING
 
 from hubaudit.data.dtypes import bits_of, dtype_named
-from hubaudit.estimate.infer import estimate
-from hubaudit.estimate.setting import definite
+from hubaudit.estimate.modes import definite, estimate
 from hubaudit.fit.search import largest, longest_by_period
 
 if TYPE_CHECKING:
@@ -30,8 +29,15 @@ class Scale:
     def __init__(self, facts: ModelFacts, workload: Workload) -> None:
         self.facts = facts
         self.asked = definite(facts, workload)
-        self._workload = replace(
-            workload, prompt_tokens=self.asked.prompt_tokens, new_tokens=self.asked.new_tokens, dtype=self.asked.dtype
+        self._workload = (
+            self.asked
+            if self.asked.mode == "train"
+            else replace(
+                workload,
+                prompt_tokens=self.asked.prompt_tokens,
+                new_tokens=self.asked.new_tokens,
+                dtype=self.asked.dtype,
+            )
         )
         self._known: dict[Workload, int] = {}
 
@@ -41,6 +47,8 @@ class Scale:
 
     def of_context(self, tokens: int) -> int:
         """Bytes with so many tokens a sequence, the new ones of the workload among them."""
+        if self.asked.mode == "train":
+            return self._weighed(replace(self._workload, sequence_tokens=tokens))
         return self._weighed(replace(self._workload, prompt_tokens=tokens - (self.asked.new_tokens or 0)))
 
     def of_precision(self, dtype: str, quant: str | None) -> int:
@@ -66,7 +74,7 @@ def longest_context(scale: Scale, usable_bytes: int) -> int | None:
     prompt of one token fits, ``None`` where neither memory nor the model sets a limit.
     """
     least = (scale.asked.new_tokens or 0) + 1
-    asked = least - 1 + (scale.asked.prompt_tokens or 1)
+    asked = scale.asked.sequence_tokens or least - 1 + (scale.asked.prompt_tokens or 1)
     positions = scale.facts.max_positions.value
     most = MOST_TOKENS if positions is None else max(positions, asked)
     period = _period(scale.facts)

@@ -20,6 +20,7 @@ from hubaudit.report.phrases import (
     identity,
     note_of,
     parameter_lines,
+    phase_rows,
     plan_line,
     shape_line,
     title,
@@ -43,6 +44,8 @@ def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
     parts: list[RenderableType] = [Text(title(report), style="bold"), _indented(_facts(report)), *_holdings(report)]
     parts += [_head("Memory"), _indented(Text(clean(workload_line(report.workload)), style="dim"))]
     parts.append(_indented(_components(report)))
+    if report.estimate.phases:
+        parts += [_head("Phases of a step"), _indented(_phases(report))]
     if report.fit:
         parts += [_head("Does it fit?"), _indented(_fit(report))]
         remarks = [Text(note) for note in fit_notes(report)]
@@ -109,6 +112,13 @@ def _components(report: Report) -> Table:
         "",
         band(estimate.low_bytes, estimate.high_bytes),
     )
+    return table
+
+
+def _phases(report: Report) -> Table:
+    table = _table("phase", "size", "")
+    for name, size, mark in phase_rows(report.estimate):
+        table.add_row(Text(name, style="bold" if mark else ""), size, mark)
     return table
 
 

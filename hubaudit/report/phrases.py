@@ -80,6 +80,8 @@ def plan_line(facts: ModelFacts) -> str | None:
 
 def workload_line(workload: Workload) -> str:
     """What the model was asked to do."""
+    if workload.mode == "train":
+        return ", ".join(_training_words(workload))
     words = [
         f"batch {workload.batch_size}",
         f"{workload.prompt_tokens:,} prompt + {workload.new_tokens:,} new tokens",
@@ -91,6 +93,47 @@ def workload_line(workload: Workload) -> str:
         workload.runtime,
     ]
     return ", ".join(word for word in words if word)
+
+
+def _training_words(workload: Workload) -> Iterator[str]:
+    """A training run: its sizes, precision, optimizer, and what it does to need less."""
+    yield f"train, batch {workload.batch_size}" + (f" × {workload.grad_accum}" if workload.grad_accum > 1 else "")
+    yield f"{workload.sequence_tokens:,} tokens"
+    yield f"recipe {workload.recipe}"
+    if workload.quant:
+        yield f"base in {workload.quant}"
+    if workload.lora:
+        yield f"{workload.lora_variant or 'lora'} rank {workload.lora} on {workload.lora_targets or 'the usual modules'}"
+    yield f"{workload.optimizer}"
+    yield f"{workload.attention} attention"
+    if workload.gradient_checkpointing:
+        every = f" every {workload.checkpoint_every} layers" if workload.checkpoint_every > 1 else ""
+        yield f"{workload.gradient_checkpointing} checkpointing{every}"
+    if workload.loss not in (None, "full"):
+        yield f"{workload.loss} loss"
+    yield from _sharing_words(workload)
+
+
+def _sharing_words(workload: Workload) -> Iterator[str]:
+    """How processes share the run; nothing where there is one that keeps all."""
+    if workload.gpus > 1:
+        yield f"{workload.gpus} GPUs"
+    for name, number in (("ZeRO", workload.zero), ("FSDP", workload.fsdp)):
+        if number is not None:
+            yield f"{name} {number}"
+    for name, number in (("tp", workload.tp), ("pp", workload.pp)):
+        if number > 1:
+            yield f"{name} {number}"
+    if workload.offload:
+        yield f"offload {workload.offload}"
+
+
+def phase_rows(estimate: Estimate) -> list[tuple[str, str, str]]:
+    """Every phase of a step with the bytes alive at its worst moment; the worst of all is marked."""
+    return [
+        (phase.name, format_bytes(phase.bytes), "peak" if phase.name == estimate.peak_phase else "")
+        for phase in estimate.phases
+    ]
 
 
 def _cache_name(workload: Workload) -> str:

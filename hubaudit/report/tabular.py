@@ -16,6 +16,7 @@ from hubaudit.report.phrases import (
     identity,
     note_of,
     parameter_lines,
+    phase_rows,
     shape_line,
     title,
     workload_line,
@@ -72,6 +73,8 @@ def to_markdown(report: Report) -> str:
             )
         ],
     )
+    if report.estimate.phases:
+        lines += ["", "### Phases of a step", "", *_table(("phase", "size", ""), phase_rows(report.estimate))]
     if report.fit:
         lines += ["", "### Does it fit?", "", *_table(FIT_HEAD, map(fit_cells, report.fit)), ""]
         lines += [f"- {_escaped(note)}" for note in fit_notes(report)]

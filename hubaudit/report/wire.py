@@ -190,6 +190,8 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
         "low_bytes": estimate.low_bytes,
         "high_bytes": estimate.high_bytes,
         "fidelity": estimate.fidelity,
+        "phases": [{"name": phase.name, "bytes": phase.bytes} for phase in estimate.phases],
+        "peak_phase": estimate.peak_phase,
         "components": [_component(part) for part in estimate.components],
         "assumptions": list(estimate.assumptions),
         "omitted": [{"id": part.id, "reason": part.reason} for part in estimate.omitted],
