@@ -67,13 +67,19 @@ class CannotAuditError(HubauditError):
 
 
 class MalformedFileError(CannotAuditError):
-    """A file that breaks its own format's rules. ``path`` names it; ``offset`` is the byte where it goes wrong, if one can be named."""
+    """A file that breaks its own format's rules. ``path`` names it; ``offset`` is the byte where it goes wrong, if one can be named.
+
+    ``is_cut_off`` says that the file ends before what it announces.
+    """
 
     kind = "malformed_file"
 
-    def __init__(self, path: str, reason: str, *, offset: int | None = None, hint: str = "") -> None:
+    def __init__(
+        self, path: str, reason: str, *, offset: int | None = None, hint: str = "", is_cut_off: bool = False
+    ) -> None:
         at = "" if offset is None else f" at byte {offset}"
         super().__init__(f"`{path}`{at}: {reason}", hint=hint)
         self.path = path
         self.reason = reason
         self.offset = offset
+        self.is_cut_off = is_cut_off

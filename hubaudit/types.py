@@ -34,6 +34,7 @@ Exactness: TypeAlias = Literal["exact", "formula", "fitted", "bound"]
 Mode: TypeAlias = Literal["infer", "train", "kv"]
 Severity: TypeAlias = Literal["error", "warning", "info"]
 Checkpointing: TypeAlias = Literal["full", "selective"]
+ProblemKind: TypeAlias = Literal["unreadable", "truncated", "missing", "unreferenced"]
 
 NOTHING: Mapping[str, Json] = {}
 
@@ -114,10 +115,37 @@ class WeightSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadProblem:
-    """A file that the repository names and that could not be used, and why, in one line."""
+    """A file that the repository names and that could not be used, and why, in one line.
+
+    ``kind`` says what became of it: it breaks its format's rules (``unreadable``), ends too soon (``truncated``), is named and not there
+    (``missing``), or is there and the index does not name it (``unreferenced``).
+    """
 
     path: str
     reason: str
+    kind: ProblemKind = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """On what terms a repository is offered, by its card's header and the Hub.
+
+    ``licence`` is the header's own word (``"apache-2.0"``, ``"other"``), ``licence_link`` where it says the text is. ``gated`` is true where one must
+    ask for access, ``None`` where that is not known (a folder). ``gate_text`` is true where the header says what one agrees to.
+    """
+
+    licence: str | None = None
+    licence_link: str | None = None
+    gated: bool | None = None
+    gate_text: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizerFacts:
+    """What the tokenizer's files say: one more than the largest token id, and the most tokens that it lets through; where each was read."""
+
+    tokens: Sourced[int]
+    max_tokens: Sourced[int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +153,9 @@ class RepoSnapshot:
     """All that an audit read of one repository at one commit: enough to replay the audit offline.
 
     ``chosen`` are the weights that were read, one set for each part of a pipeline; ``others`` those that were not, because they are the same
-    weights another way, or no part of the model. ``base`` is the model that an adapter is for, ``base_reason`` why it was not read.
+    weights another way, or no part of the model. ``base`` is the model that an adapter is for, ``base_reason`` why it was not read and
+    ``base_error`` what kind of failure that was (``HubauditError.kind``). ``card`` is the text of README.md, ``tokenizer`` what the tokenizer's
+    files say: both are read where they lie on this machine, and cost no question to the Hub. ``terms`` is ``None`` where nothing told them.
     """
 
     repo_id: str
@@ -144,6 +174,9 @@ class RepoSnapshot:
     others: tuple[WeightSet, ...] = ()
     base: RepoSnapshot | None = None
     base_reason: str | None = None
+    base_error: str | None = None
+    terms: Terms | None = None
+    tokenizer: TokenizerFacts | None = None
 
 
 # --- what it means -------------------------------------------------------------------------------------------------------
@@ -464,13 +497,17 @@ class Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something wrong with the repository: the rule's id, how bad, what, and where."""
+    """Something wrong with the repository: the rule's id, how bad, what, where, and what to do.
+
+    ``where`` is a file's path, or ``path#field`` of a JSON file; ``line`` is the line of a text file, counted from 1.
+    """
 
     rule: str
     severity: Severity
     message: str
     where: str
     help: str
+    line: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,10 +75,17 @@ def _gguf_typed(value: Any) -> tuple[int, bytes]:
     return _STRING, _gguf_string(value)
 
 
-def torch(tensors: Tensors, *, under: str | None = None, tied: Mapping[str, str] | None = None) -> bytes:
+def torch(
+    tensors: Tensors,
+    *,
+    under: str | None = None,
+    tied: Mapping[str, str] | None = None,
+    names: tuple[str, str] | None = None,
+) -> bytes:
     """A checkpoint as torch.save lays it out (torch/serialization.py): a dictionary of tensors, each in a storage of its own.
 
-    ``under`` puts it below a key, as training programs do; ``tied`` are further names for tensors that are there.
+    ``under`` puts it below a key, as training programs do; ``tied`` are further names for tensors that are there. ``names`` is
+    a module and a name in it that the pickle looks up and drops.
     """
     storages: dict[str, int] = {}
     items: dict[str, bytes] = {}
@@ -89,9 +96,12 @@ def torch(tensors: Tensors, *, under: str | None = None, tied: Mapping[str, str]
         items[name] = _tensor(key, kind, shape)
     items |= {name: items[other] for name, other in (tied or {}).items()}
     root = _mapping(items)
+    looked_up = b"" if names is None else f"c{names[0]}\n{names[1]}\n0".encode()
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as writer:
-        writer.writestr("archive/data.pkl", b"\x80\x02" + (root if under is None else _mapping({under: root})) + b".")
+        writer.writestr(
+            "archive/data.pkl", b"\x80\x02" + looked_up + (root if under is None else _mapping({under: root})) + b"."
+        )
         for key, size in storages.items():
             writer.writestr(f"archive/data/{key}", bytes(size))
     return file.getvalue()

@@ -2,18 +2,35 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
-from hubaudit.findings import disagreement, pickled, unread_section, unreadable
-
 if TYPE_CHECKING:
+    from hubaudit.findings.rule import Rule
     from hubaudit.types import Finding, ModelFacts, RepoSnapshot
 
-_RULES = (unreadable.check, pickled.check, unread_section.check, disagreement.check)
+#: The modules that are rules. Each has a ``RULE``; the others beside them are what several rules share.
+_MODULES = (
+    "adapter_base", "card_context", "card_memory", "card_parameters", "card_precision", "config_section_unread", "dtype_mismatch", "duplicate_weights",
+    "gated_without_terms", "head_shape_mismatch", "hidden_size_mismatch", "index_total_size", "index_weight_map", "layer_count_mismatch",
+    "licence_missing", "missing_shard", "name_parameters", "no_safetensors", "quantization_mismatch", "remote_code", "rope_context",
+    "suspicious_pickle", "tokenizer_beyond_embeddings", "tokenizer_max_length", "truncated_file", "tying_mismatch", "unpinned_revision",
+    "unreadable_file", "unreferenced_shard", "vocab_size_mismatch",
+)  # fmt: skip
 _RANK = {"error": 0, "warning": 1, "info": 2}
+
+
+@cache
+def rules() -> tuple[Rule, ...]:
+    """All rules, by id."""
+    found: list[Rule] = [import_module(f"hubaudit.findings.{name}").RULE for name in _MODULES]
+    return tuple(sorted(found, key=lambda rule: rule.id))
 
 
 def find(snapshot: RepoSnapshot, facts: ModelFacts) -> tuple[Finding, ...]:
     """All findings, the worst first."""
-    found = [finding for rule in _RULES for finding in rule(snapshot, facts)]
-    return tuple(sorted(found, key=lambda finding: (_RANK[finding.severity], finding.rule, finding.where)))
+    found = dict.fromkeys(finding for rule in rules() for finding in rule.check(snapshot, facts))
+    return tuple(
+        sorted(found, key=lambda finding: (_RANK[finding.severity], finding.rule, finding.where, finding.line or 0))
+    )

@@ -48,7 +48,7 @@ def read_gguf(source: ByteSource) -> WeightFile:
     data_offset = _padded(reader.end(), alignment)
     if data_bytes and source.size_bytes is not None and data_offset + data_bytes > source.size_bytes:
         needed = f"tensors need {data_offset + data_bytes} bytes, the file has {source.size_bytes}"
-        raise reader.broken(f"the file is cut off: {needed}", offset=source.size_bytes)
+        raise reader.broken(f"the file is cut off: {needed}", offset=source.size_bytes, is_cut_off=True)
     for key, value in (
         ("GGUF.version", version),
         ("GGUF.byte_order", "little" if reader.order == "<" else "big"),

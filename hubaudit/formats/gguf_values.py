@@ -65,9 +65,11 @@ class HeaderReader:
         """Where in the file the next byte lies."""
         return self._start + self._at
 
-    def broken(self, reason: str, *, offset: int | None = None) -> MalformedFileError:
+    def broken(self, reason: str, *, offset: int | None = None, is_cut_off: bool = False) -> MalformedFileError:
         """The error to raise for what was found at ``offset``, by default at the next byte."""
-        return MalformedFileError(self.path, reason, offset=self.offset if offset is None else offset)
+        return MalformedFileError(
+            self.path, reason, offset=self.offset if offset is None else offset, is_cut_off=is_cut_off
+        )
 
     def take(self, length: int) -> bytes:
         """The next ``length`` bytes."""
@@ -128,7 +130,7 @@ class HeaderReader:
             kept += self._source.read(start + len(kept), wanted)
         self._check_within(start + length)
         if len(kept) < length:
-            raise self.broken("the file ends inside its header", offset=start + len(kept))
+            raise self.broken("the file ends inside its header", offset=start + len(kept), is_cut_off=True)
         self._start, self._chunk, self._at = start, kept, 0
         self._read_bytes = min(2 * self._read_bytes, LARGEST_READ_BYTES)
 

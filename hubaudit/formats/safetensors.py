@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hubaudit.formats.source import ByteSource
     from hubaudit.types import Json
 
+#: A file that announces more than this and does not have it is no safetensors file at all, rather than one that was cut off.
+_LIKELY_HEADER_BYTES = 2**24
 MAX_HEADER_BYTES = 100_000_000  # the reference implementation's MAX_HEADER_SIZE
 FIRST_READ_BYTES = 32 * 1024  # holds the whole header of almost every one-file model, so one range request is enough
 _MAX_DIMENSIONS = 64
@@ -44,7 +46,9 @@ def read_safetensors(source: ByteSource) -> WeightFile:
     if len(text) < header_bytes:
         text += source.read(8 + len(text), header_bytes - len(text))
     if len(text) < header_bytes:
-        raise MalformedFileError(source.path, f"the header is cut off: {len(text)} of {header_bytes} bytes", offset=8)
+        raise MalformedFileError(
+            source.path, f"the header is cut off: {len(text)} of {header_bytes} bytes", offset=8, is_cut_off=True
+        )
     header = _decode(text, source.path)
     data_bytes = None if size_bytes is None else size_bytes - 8 - header_bytes
     tensors, metadata = check_header(header, source.path, data_bytes=data_bytes)
@@ -76,7 +80,7 @@ def check_header(
             raise MalformedFileError(path, f"tensor {shown(tensor.name)}, at {start} in the data, {what}")
         filled = end
     if data_bytes is not None and filled != data_bytes:
-        raise MalformedFileError(path, _size_mismatch(filled, data_bytes))
+        raise MalformedFileError(path, _size_mismatch(filled, data_bytes), is_cut_off=data_bytes < filled)
     return tuple(tensor for _, _, tensor in spans), _metadata(header.get("__metadata__"), path)
 
 
@@ -97,7 +101,9 @@ def read_served_header(header: Mapping[str, Json], path: str, *, size_bytes: int
         least = 8 + len("{}") + sum(map(len, header)) + _LEAST_ENTRY_BYTES * len(tensors) + data_bytes
         if size_bytes < least:
             raise MalformedFileError(
-                path, f"the file is cut off: header and tensors need {least} bytes, the file has {size_bytes}"
+                path,
+                f"the file is cut off: header and tensors need {least} bytes, the file has {size_bytes}",
+                is_cut_off=True,
             )
         if size_bytes - 8 - data_bytes > MAX_HEADER_BYTES:
             raise MalformedFileError(
@@ -109,7 +115,7 @@ def read_served_header(header: Mapping[str, Json], path: str, *, size_bytes: int
 
 def _header_length(head: bytes, path: str, size_bytes: int | None) -> int:
     if len(head) < 8:
-        raise MalformedFileError(path, f"too short for safetensors: {len(head)} bytes", offset=0)
+        raise MalformedFileError(path, f"too short for safetensors: {len(head)} bytes", offset=0, is_cut_off=True)
     header_bytes = int.from_bytes(head[:8], "little")
     if header_bytes > MAX_HEADER_BYTES:
         raise MalformedFileError(
@@ -117,7 +123,10 @@ def _header_length(head: bytes, path: str, size_bytes: int | None) -> int:
         )
     if size_bytes is not None and 8 + header_bytes > size_bytes:
         raise MalformedFileError(
-            path, f"header length {header_bytes} does not fit in a file of {size_bytes} bytes", offset=0
+            path,
+            f"header length {header_bytes} does not fit in a file of {size_bytes} bytes",
+            offset=0,
+            is_cut_off=header_bytes <= _LIKELY_HEADER_BYTES,
         )
     return header_bytes
 

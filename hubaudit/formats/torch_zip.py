@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 MAX_PICKLE_BYTES = 64 * 2**20
 _HEAD_BYTES = 512
+_ZIP_START: Final = b"PK\x03\x04"
 #: torch/serialization.py: MAGIC_NUMBER, in the bytes that a pickle makes of it.
 _LEGACY_MAGIC: Final = (0x1950A86A20F9469CFC6C).to_bytes(10, "little")
 #: Names under which training programs put the model beside other things: Lightning, the PyTorch tutorials, Megatron and fairseq,
@@ -62,7 +63,9 @@ def read_torch_zip(source: ByteSource) -> WeightFile:
         archive = ZipDirectory(source)
     except NotZipError:
         head = source.read(0, _HEAD_BYTES) if source.size_bytes else b""
-        raise MalformedFileError(source.path, _why_no_archive(head), offset=0) from None
+        raise MalformedFileError(
+            source.path, _why_no_archive(head), offset=0, is_cut_off=head.startswith(_ZIP_START)
+        ) from None
     folder = _folder(archive, source.path)
     script = f"{folder}constants.pkl" in archive.entries
     parts = [_read_part(source, archive, folder, "data")]
@@ -163,7 +166,7 @@ def _folder(archive: ZipDirectory, path: str) -> str:
 
 def _why_no_archive(head: bytes) -> str:
     """What a file is that does not end as a zip archive, from its first bytes."""
-    if head.startswith(b"PK\x03\x04"):
+    if head.startswith(_ZIP_START):
         return "the file starts as a zip archive and does not end as one: it is cut off, or something follows"
     if head[257:262] == b"ustar":
         return f"an old torch format (a tar archive, before PyTorch 0.1.10), which this tool does not read; {_STILL}"

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from hubaudit.hub.reader import RepoReader
+    from hubaudit.types import ProblemKind
 
 T = TypeVar("T")
 
@@ -120,7 +121,7 @@ class _Assembly:
         self._take_headers(headers)
         if one.missing:
             more = f", nor are {len(one.missing) - 1} more of its shards" if len(one.missing) > 1 else ""
-            self._problem(one.missing[0], f"not in the repository{more}")
+            self._problem(one.missing[0], f"not in the repository{more}", "missing")
         return one
 
     def _config(self, name: str) -> Config:
@@ -181,9 +182,9 @@ class _Assembly:
         self._take_headers(self._submit([path for path in named if path in self._sizes and path not in headers]))
         for path in named:
             if path not in self._sizes:
-                self._problem(path, f"named by `{index_path}` but not in the repository")
+                self._problem(path, f"named by `{index_path}` but not in the repository", "missing")
         for path in set(headers).difference(named):
-            self._problem(path, f"not named by `{index_path}`; not counted")
+            self._problem(path, f"not named by `{index_path}`; not counted", "unreferenced")
         return self._counted(one, named)
 
     def _take_served(self, one: WeightSet, index_path: str, metadata: Json, headers: Mapping[str, Json]) -> WeightSet:
@@ -196,7 +197,7 @@ class _Assembly:
         )
         for path, header in headers.items():
             if path not in self._sizes:
-                self._problem(path, f"named by `{index_path}` but not in the repository")
+                self._problem(path, f"named by `{index_path}` but not in the repository", "missing")
                 continue
             weights = self._or_problem(path, partial(self._served, path, header))
             if weights is not None:
@@ -218,10 +219,11 @@ class _Assembly:
         try:
             return read()
         except MalformedFileError as error:
-            self._problem(path, error.reason if error.offset is None else f"at byte {error.offset}: {error.reason}")
+            reason = error.reason if error.offset is None else f"at byte {error.offset}: {error.reason}"
+            self._problem(path, reason, "truncated" if error.is_cut_off else "unreadable")
         except NotFoundError:
-            self._problem(path, "in the listing, but the file itself is not there")
+            self._problem(path, "in the listing, but the file itself is not there", "missing")
         return None
 
-    def _problem(self, path: str, reason: str) -> None:
-        self._contents.problems.append(ReadProblem(path=path, reason=reason))
+    def _problem(self, path: str, reason: str, kind: ProblemKind) -> None:
+        self._contents.problems.append(ReadProblem(path=path, reason=reason, kind=kind))

@@ -34,16 +34,20 @@ def with_base(snapshot: RepoSnapshot, read: Callable[[Reference], RepoSnapshot])
     if adapter is None or snapshot.base is not None:
         return snapshot
     if adapter.base is None:
-        return replace(snapshot, base_reason=f"{adapter.path} names no base model")
+        return replace(snapshot, base_reason=f"{adapter.path} names no base model", base_error="not_found")
     reference = _reference(adapter.base, adapter.base_revision, is_local=snapshot.source == "local")
     if reference is None:
-        return replace(snapshot, base_reason=f"{adapter.path} names {shown(adapter.base)}, which is no repository's id")
+        return replace(
+            snapshot,
+            base_reason=f"{adapter.path} names {shown(adapter.base)}, which is no repository's id",
+            base_error="not_found",
+        )
     try:
         base = read(reference)
     except HubauditError as error:
         if isinstance(error, NetworkError) and not isinstance(error, OfflineError):
             raise
-        return replace(snapshot, base_reason=f"{shown(adapter.base)}: {error.message}")
+        return replace(snapshot, base_reason=f"{shown(adapter.base)}: {error.message}", base_error=error.kind)
     return replace(snapshot, base=base)
 
 

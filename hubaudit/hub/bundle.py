@@ -7,12 +7,24 @@ import json
 import zlib
 from dataclasses import replace
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from hubaudit._version import __version__
 from hubaudit.errors import MalformedFileError, NotFoundError
 from hubaudit.formats.documents import is_repo_path, parse_object
-from hubaudit.types import ReadProblem, RepoFile, RepoSnapshot, TensorInfo, WeightFile, WeightIndex, WeightSet
+from hubaudit.types import (
+    ProblemKind,
+    ReadProblem,
+    RepoFile,
+    RepoSnapshot,
+    Sourced,
+    TensorInfo,
+    Terms,
+    TokenizerFacts,
+    WeightFile,
+    WeightIndex,
+    WeightSet,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,15 +118,22 @@ def _to_json(snapshot: RepoSnapshot) -> dict[str, Any]:
         ],
         "card": snapshot.card,
         "hub_parameters": None if snapshot.hub_parameters is None else dict(snapshot.hub_parameters),
-        "problems": [{"path": problem.path, "reason": problem.reason} for problem in snapshot.problems],
-        "chosen": [_weight_set_to_json(one) for one in snapshot.chosen],
-        "others": [_weight_set_to_json(one) for one in snapshot.others],
+        "problems": [
+            {"path": problem.path, "reason": problem.reason, "kind": problem.kind} for problem in snapshot.problems
+        ],
+        "chosen": [_fields(one) for one in snapshot.chosen],
+        "others": [_fields(one) for one in snapshot.others],
         "base": None if snapshot.base is None else _to_json(replace(snapshot.base, base=None)),
         "base_reason": snapshot.base_reason,
+        "base_error": snapshot.base_error,
+        "terms": None if snapshot.terms is None else _fields(snapshot.terms),
+        "tokenizer": None
+        if snapshot.tokenizer is None
+        else {name: _fields(value) for name, value in _fields(snapshot.tokenizer).items()},
     }
 
 
-def _weight_set_to_json(one: WeightSet) -> dict[str, Any]:
+def _fields(one: WeightSet | Terms | TokenizerFacts | Sourced[int]) -> dict[str, Any]:
     return {name: getattr(one, name) for name in one.__slots__}
 
 
@@ -140,11 +159,39 @@ def _from_json(bundle: dict[str, Any], source: Source) -> RepoSnapshot:
         hub_parameters=None
         if bundle["hub_parameters"] is None
         else {_text(dtype): _size(count) for dtype, count in _object(bundle["hub_parameters"]).items()},
-        problems=tuple(ReadProblem(path=_text(row["path"]), reason=_text(row["reason"])) for row in bundle["problems"]),
+        problems=tuple(_problem(row) for row in bundle["problems"]),
         chosen=tuple(_weight_set(row) for row in bundle.get("chosen", ())),
         others=tuple(_weight_set(row) for row in bundle.get("others", ())),
         base=None if bundle.get("base") is None else _from_json({**_object(bundle["base"]), "base": None}, source),
         base_reason=_text_or_none(bundle.get("base_reason")),
+        base_error=_text_or_none(bundle.get("base_error")),
+        terms=None if bundle.get("terms") is None else _terms(_object(bundle["terms"])),
+        tokenizer=None if bundle.get("tokenizer") is None else _tokenizer(_object(bundle["tokenizer"])),
+    )
+
+
+def _problem(row: dict[str, Any]) -> ReadProblem:
+    kind = row.get("kind", "unreadable")
+    if kind not in get_args(ProblemKind):
+        raise ValueError(f"no kind of problem: {kind!a}")
+    return ReadProblem(path=_text(row["path"]), reason=_text(row["reason"]), kind=kind)
+
+
+def _terms(row: dict[str, Any]) -> Terms:
+    gated = row["gated"]
+    return Terms(
+        licence=_text_or_none(row["licence"]),
+        licence_link=_text_or_none(row["licence_link"]),
+        gated=None if gated is None else gated is True,
+        gate_text=row["gate_text"] is True,
+    )
+
+
+def _tokenizer(row: dict[str, Any]) -> TokenizerFacts:
+    tokens, most = _object(row["tokens"]), _object(row["max_tokens"])
+    return TokenizerFacts(
+        tokens=Sourced(value=_size_or_none(tokens["value"]), where=_text(tokens["where"])),
+        max_tokens=Sourced(value=_size_or_none(most["value"]), where=_text(most["where"])),
     )
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hubaudit.types import RepoSnapshot
 
 #: Raised whenever an audit reads more of a repository than before, so that older snapshots are read anew.
-READS = "2"
+READS = "3"
 
 
 class SnapshotCache:
@@ -58,7 +58,7 @@ class SnapshotCache:
         A cache that cannot be written is no failure of the audit.
         """
         if snapshot.commit is not None:
-            kept = replace(snapshot, revision=None, base=None, base_reason=None)
+            kept = replace(snapshot, revision=None, base=None, base_reason=None, base_error=None)
             with suppress(OSError):
                 write_bundle(kept, self._folder_of(snapshot.repo_id) / _entry(snapshot.commit, file))
 

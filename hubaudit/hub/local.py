@@ -16,12 +16,13 @@ from hubaudit.formats.headers import read_header
 from hubaudit.formats.weight_names import weight_name
 from hubaudit.formats.weight_sets import find_sets
 from hubaudit.hub.assemble import read_contents
+from hubaudit.hub.beside import card_in, tokenizer_in
 from hubaudit.types import ReadProblem, RepoFile, RepoSnapshot, Source, WeightSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hubaudit.types import Json
+    from hubaudit.types import Json, ProblemKind
 
 _MAX_FILES = 100_000
 _MAX_DEPTH = 8
@@ -43,6 +44,7 @@ def read_folder(
     """
     reader = _FolderReader(Path(name))
     contents = read_contents(reader, file=file)
+    card, terms = card_in(reader, is_whole=source == "local")
     return RepoSnapshot(
         repo_id=repo_id or name,
         revision=None,
@@ -55,6 +57,9 @@ def read_folder(
         problems=tuple(contents.problems),
         chosen=tuple(contents.chosen),
         others=tuple(contents.others),
+        card=card,
+        terms=terms,
+        tokenizer=tokenizer_in(reader),
     )
 
 
@@ -73,8 +78,10 @@ def read_file(name: str) -> RepoSnapshot:
             try:
                 weights.append(read_header(LocalFile(file.with_name(path), path)))
             except (MalformedFileError, NotFoundError) as error:
-                problems.append(ReadProblem(path=path, reason=error.message))
-    problems += [ReadProblem(path=path, reason="not beside the others") for path in beside.missing]
+                is_cut_off = isinstance(error, MalformedFileError) and error.is_cut_off
+                kind: ProblemKind = "truncated" if is_cut_off else "unreadable"
+                problems.append(ReadProblem(path=path, reason=error.message, kind=kind))
+    problems += [ReadProblem(path=path, reason="not beside the others", kind="missing") for path in beside.missing]
     weights.sort(key=lambda one: one.path)
     files = tuple(RepoFile(path=one.path, size_bytes=one.size_bytes) for one in weights)
     return RepoSnapshot(

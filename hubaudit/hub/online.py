@@ -16,6 +16,7 @@ from hubaudit.hub.question import MAX_JSON_BYTES, ask_about
 from hubaudit.hub.reference import COMMIT
 from hubaudit.hub.remote import RemoteFile
 from hubaudit.hub.session import HubSession, Wanted, api_url, file_url
+from hubaudit.hub.terms import terms_of
 from hubaudit.types import Json, RepoFile, RepoSnapshot
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from hubaudit.hub.reference import Reference
     from hubaudit.hub.session import Answer
+    from hubaudit.types import Terms
 
 PARALLEL_REQUESTS = 32
 _MAX_SERVED_BYTES = 256_000_000
@@ -38,6 +40,7 @@ class _RepoInfo:
     files: tuple[RepoFile, ...]
     library_name: str | None
     hub_parameters: Mapping[str, int] | None
+    terms: Terms
 
 
 def fetch_from_hub(
@@ -70,6 +73,7 @@ def fetch_from_hub(
         indexes=tuple(contents.indexes),
         library_name=info.library_name,
         hub_parameters=info.hub_parameters,
+        terms=info.terms,
         problems=tuple(contents.problems),
         chosen=tuple(contents.chosen),
         others=tuple(contents.others),
@@ -163,6 +167,7 @@ def _repo_info(reference: Reference, answer: Answer) -> _RepoInfo:
         files=_listing(siblings),
         library_name=library if isinstance(library, str) else None,
         hub_parameters=_hub_parameters(info.get("safetensors")),
+        terms=terms_of(info.get("cardData"), gated=info.get("gated")),
     )
 
 

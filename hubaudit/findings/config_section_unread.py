@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from hubaudit.data import table
 from hubaudit.facts.config_reader import ConfigReader
+from hubaudit.findings.rule import Rule
 from hubaudit.formats.quoting import shown
-from hubaudit.types import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hubaudit.types import ModelFacts, RepoSnapshot
+    from hubaudit.types import Finding, ModelFacts, RepoSnapshot
 
 _MAIN = "config.json"
 _SECTIONS = ("text_config", "llm_config", "language_config", "vision_config", "audio_config")
@@ -36,10 +36,19 @@ def check(snapshot: RepoSnapshot, _: ModelFacts) -> Iterator[Finding]:
             continue
         is_all = not any(key in config for key in _SHAPE)
         built = "; the model would be built from the class's defaults" if is_all else ""
-        yield Finding(
-            rule="config-section-unread",
-            severity="error" if is_all else "warning",
-            message=f"transformers reads no `{name}` for model type {shown(config.get('model_type'))}{built}",
+        yield RULE.found(
+            f"transformers reads no `{name}` for model type {shown(config.get('model_type'))}{built}",
             where=f"{_MAIN}#{name}",
-            help="check model_type: a model with text and vision has its wrapper's type at the top",
+            severity="error" if is_all else None,
         )
+
+
+RULE = Rule(
+    id="config-section-unread",
+    severity="warning",
+    title="a section of the config that the model type does not read",
+    about="transformers builds the class of model_type and ignores what that class has no place for. A section with a model's shape in it is then "
+    "replaced by defaults, which is an error where no other section gives the shape.",
+    fix="check model_type: a model with text and vision has its wrapper's type at the top",
+    check=check,
+)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hubaudit.findings.rule import Rule
 from hubaudit.formats.quoting import shown
-from hubaudit.types import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hubaudit.types import ModelFacts, RepoSnapshot
+    from hubaudit.types import Finding, ModelFacts, RepoSnapshot
 
 _SHOWN = 4
 
@@ -22,10 +22,18 @@ def check(snapshot: RepoSnapshot, _: ModelFacts) -> Iterator[Finding]:
         if not isinstance(named, list) or not named:
             continue
         more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
-        yield Finding(
-            rule="suspicious-pickle",
-            severity="error",
-            message=f"`{file.path}` is a pickle that names {', '.join(map(shown, named[:_SHOWN]))}{more}; nothing of it was run",
+        yield RULE.found(
+            f"`{file.path}` is a pickle that names {', '.join(map(shown, named[:_SHOWN]))}{more}; nothing of it was run",
             where=file.path,
-            help="do not load it with weights_only=False; ask for safetensors",
         )
+
+
+RULE = Rule(
+    id="suspicious-pickle",
+    severity="error",
+    title="a pickle that names more than tensors",
+    about="A torch checkpoint is a pickle: a program that imports what it names and calls it. The opcodes were read one by one and nothing was run; "
+    "names that torch.load(weights_only=True) refuses are what this is about.",
+    fix="do not load it with weights_only=False; ask for safetensors",
+    check=check,
+)
