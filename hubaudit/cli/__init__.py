@@ -17,6 +17,7 @@ _COMMANDS = {
     "audit": ("hubaudit.cli.audit", "Audit models (the default: `hubaudit REPO` means `hubaudit audit REPO`)."),
     "explain": ("hubaudit.cli.explain", "Draw a model's layers and what each kind keeps between tokens."),
     "gpus": ("hubaudit.cli.gpus", "List the accelerators that --gpu knows, and what a process can use of each."),
+    "rules": ("hubaudit.cli.rules", "List what an audit looks for in a repository, or show a rule's help page."),
     "bundle": ("hubaudit.cli.bundle", "Save all that an audit reads in one small file."),
 }
 
@@ -30,7 +31,7 @@ Examples:
 
 `hubaudit audit --help` lists the options of an audit.
 Exit codes: 0 ok, 1 internal, 2 usage, 3 not found or no access, 4 network, 5 cannot be audited, 10 does not fit
-(with --fail-on fit).
+(with --fail-on fit), 11 a model card is stale, 12 findings (with --fail-on warning or error).
 """
 
 

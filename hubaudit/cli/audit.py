@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from hubaudit.cli.gate import gate_of, gate_options
 from hubaudit.cli.options import access_options, engine_options, hardware_options, training_options
 
 if TYPE_CHECKING:
+    from hubaudit.cli.gate import Gate
     from hubaudit.errors import HubauditError
     from hubaudit.types import Hardware, Report
 
-_FORMATS = ("human", "json", "jsonl", "csv", "markdown")
+_FORMATS = ("human", "json", "jsonl", "csv", "markdown", "github", "sarif")
+_OF_FINDINGS = ("github", "sarif")
 _SIDE_BY_SIDE = 4
-_DOES_NOT_FIT = 10
 _NEEDED_LATER = {
     "human": ("hubaudit.auditing", "rich.console", "hubaudit.report.human"),
     "json": ("hubaudit.auditing", "hubaudit.report.wire"),
     "jsonl": ("hubaudit.auditing", "hubaudit.report.wire"),
     "csv": ("hubaudit.auditing", "hubaudit.report.tabular"),
     "markdown": ("hubaudit.auditing", "hubaudit.report.tabular"),
+    "github": ("hubaudit.auditing", "hubaudit.report.github"),
+    "sarif": ("hubaudit.auditing", "hubaudit.report.sarif"),
 }
 
 
@@ -53,6 +59,7 @@ _NEEDED_LATER = {
 )
 @training_options
 @hardware_options
+@gate_options
 @click.option(
     "--format", "output_format", type=click.Choice(_FORMATS), default="human", show_default=True, help="What to print."
 )
@@ -70,23 +77,26 @@ def command(
     output: str | None,
     gpu_names: tuple[str, ...],
     memories: tuple[str, ...],
-    fail_on: str | None,
+    fail_on: tuple[str, ...],
+    ignore: tuple[str, ...],
     **options: Any,
 ) -> int:
     """Audit one model or several: what each is, what memory it needs, and what is wrong with its repository."""
     access = {name: options.pop(name) for name in ("revision", "token", "cache_dir", "offline", "file")}
     output_format = "json" if as_json else output_format
-    hardware = _hardware(gpu_names, memories, fail_on)
-    results = _audited(repos, options, hardware, access, output_format)
+    gate = gate_of(fail_on, ignore)
+    hardware = _hardware(gpu_names, memories, must_fit="fit" in fail_on)
+    audited = _audited(repos, options, hardware, access, output_format)
+    results = [result if isinstance(result, tuple) else gate.applied(result) for result in audited]
     _deliver(results, output_format, output, with_explanation=with_explanation)
-    return _end(results, fail_on)
+    return _end(results, gate)
 
 
-def _hardware(gpus: tuple[str, ...], memories: tuple[str, ...], fail_on: str | None) -> tuple[Hardware, ...]:
+def _hardware(gpus: tuple[str, ...], memories: tuple[str, ...], *, must_fit: bool) -> tuple[Hardware, ...]:
     """The devices that were named, in that order."""
     if not gpus and not memories:
-        if fail_on:
-            raise click.UsageError(f"--fail-on {fail_on} needs --gpu NAME or --memory SIZE to fit on")
+        if must_fit:
+            raise click.UsageError("--fail-on fit needs --gpu NAME or --memory SIZE to fit on")
         return ()
     from hubaudit.cli.machine import this_machine
     from hubaudit.fit.catalogue import hardware_named, hardware_of_size
@@ -173,6 +183,8 @@ def _text(results: list[Report | tuple[str, HubauditError]], output_format: str)
 
     if output_format == "csv":
         return to_csv(results)
+    if output_format in _OF_FINDINGS:
+        return _findings_text(results, output_format)
     if output_format == "markdown":
         return "\n".join(
             error_to_markdown(*result) if isinstance(result, tuple) else to_markdown(result) for result in results
@@ -183,7 +195,22 @@ def _text(results: list[Report | tuple[str, HubauditError]], output_format: str)
     return json.dumps(rows[0] if len(rows) == 1 else rows, ensure_ascii=False, indent=2) + "\n"
 
 
-def _end(results: list[Report | tuple[str, HubauditError]], fail_on: str | None) -> int:
+def _findings_text(results: list[Report | tuple[str, HubauditError]], output_format: str) -> str:
+    """What a machine that shows findings reads. In a step of GitHub Actions the summary of the run gets its page too."""
+    if output_format == "sarif":
+        from hubaudit.report.sarif import to_sarif
+
+        return to_sarif(results)
+    from hubaudit.report.github import to_annotations, to_summary
+
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        with Path(summary).open("a", encoding="utf-8", errors="backslashreplace") as page:
+            page.write(to_summary(results))
+    return to_annotations(results)
+
+
+def _end(results: list[Report | tuple[str, HubauditError]], gate: Gate) -> int:
     """Say what failed, after the data; the exit code is that of the first failure, else of the gate."""
     from hubaudit.cli.failures import say_failure
 
@@ -192,5 +219,4 @@ def _end(results: list[Report | tuple[str, HubauditError]], fail_on: str | None)
         say_failure(error)
     if failures:
         return failures[0].exit_code
-    judged = {fit.verdict for result in results if not isinstance(result, tuple) for fit in result.fit}
-    return _DOES_NOT_FIT if fail_on == "fit" and judged - {"fits", "tight"} else 0
+    return gate.exit_code(results)

@@ -14,7 +14,7 @@ F = TypeVar("F", bound="Callable[..., object]")
 
 
 def hardware_options(command: F) -> F:
-    """What the estimate is judged against, and whether the exit code says how that ended."""
+    """What the estimate is judged against."""
     for option in reversed(
         (
             click.option(
@@ -30,11 +30,6 @@ def hardware_options(command: F) -> F:
                 multiple=True,
                 metavar="SIZE",
                 help="Does it fit a device with so much, as 24GiB?",
-            ),
-            click.option(
-                "--fail-on",
-                type=click.Choice(["fit"]),
-                help="fit: exit with 10 where it does not fit on every one of --gpu and --memory, or that cannot be known.",
             ),
         )
     ):

@@ -52,16 +52,16 @@ def to_csv(rows: Iterable[Report | tuple[str, HubauditError]]) -> str:
 
 def to_markdown(report: Report) -> str:
     """The report as a section of a Markdown page."""
-    lines = [f"## {_escaped(title(report))}", "", _escaped(identity(report.facts)), ""]
+    lines = [f"## {escaped(title(report))}", "", escaped(identity(report.facts)), ""]
     said = (*parameter_lines(report.facts), size_line(report.facts), shape_line(report.facts))
-    lines += [f"- {_escaped(line)}" for line in said if line]
+    lines += [f"- {escaped(line)}" for line in said if line]
     for head, columns, rows in (
         ("Parts", PARTS_HEAD, part_rows(report.facts)),
         ("Weights in the repository", WEIGHTS_HEAD, weights_rows(report.facts)),
     ):
-        lines += ["", f"### {head}", "", *_table(columns, rows)] if rows else []
-    lines += ["", f"### Memory ({_escaped(workload_line(report.workload))})", ""]
-    lines += _table(
+        lines += ["", f"### {head}", "", *table(columns, rows)] if rows else []
+    lines += ["", f"### Memory ({escaped(workload_line(report.workload))})", ""]
+    lines += table(
         ("component", "size", "exactness", "detail"),
         [(part.id, format_bytes(part.bytes), part.exactness, note_of(part)) for part in report.estimate.components]
         + [
@@ -74,13 +74,13 @@ def to_markdown(report: Report) -> str:
         ],
     )
     if report.estimate.phases:
-        lines += ["", "### Phases of a step", "", *_table(("phase", "size", ""), phase_rows(report.estimate))]
+        lines += ["", "### Phases of a step", "", *table(("phase", "size", ""), phase_rows(report.estimate))]
     if report.fit:
-        lines += ["", "### Does it fit?", "", *_table(FIT_HEAD, map(fit_cells, report.fit)), ""]
-        lines += [f"- {_escaped(note)}" for note in fit_notes(report)]
+        lines += ["", "### Does it fit?", "", *table(FIT_HEAD, map(fit_cells, report.fit)), ""]
+        lines += [f"- {escaped(note)}" for note in fit_notes(report)]
     if report.variants:
         lines += ["", "### The same workload with other weights", ""]
-        lines += _table(
+        lines += table(
             ("weights", "bits × parameters", "loaded", "total"),
             [
                 (
@@ -97,18 +97,18 @@ def to_markdown(report: Report) -> str:
         *report.facts.missing,
         *(f"{part.id} left out: {part.reason}" for part in report.estimate.omitted),
     ]
-    lines += ["", *(f"- {_escaped(note)}" for note in dict.fromkeys(notes))] if notes else []
+    lines += ["", *(f"- {escaped(note)}" for note in dict.fromkeys(notes))] if notes else []
     if report.findings:
         lines += ["", "### Findings", ""]
         lines += [
-            f"- **{finding.severity}** `{finding.rule}`: {_escaped(finding.message)}" for finding in report.findings
+            f"- **{finding.severity}** `{finding.rule}`: {escaped(finding.message)}" for finding in report.findings
         ]
     return "\n".join(lines) + "\n"
 
 
 def error_to_markdown(name: str, error: HubauditError) -> str:
     """A subject that could not be audited."""
-    return f"## {_escaped(clean(name))}\n\n**not audited** ({error.kind}): {_escaped(clean(error.message))}\n"
+    return f"## {escaped(clean(name))}\n\n**not audited** ({error.kind}): {escaped(clean(error.message))}\n"
 
 
 def _values(report: Report) -> dict[str, object]:
@@ -164,14 +164,15 @@ def _cell(value: object) -> object:
     return f"'{text}" if text.startswith(_FORMULA_STARTS) else text
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    """A Markdown table; a cell that begins in bold is the writer's own markup, all others are escaped."""
     yield "| " + " | ".join(head) + " |"
     yield "|" + "---|" * len(head)
     for row in rows:
-        yield "| " + " | ".join(cell if cell.startswith("**") else _escaped(cell) for cell in row) + " |"
+        yield "| " + " | ".join(cell if cell.startswith("**") else escaped(cell) for cell in row) + " |"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Text from a repository made safe for Markdown: nothing of it is markup."""
     text = clean(text)
     for character in "\\`*_[]<>|#":

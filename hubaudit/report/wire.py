@@ -84,6 +84,7 @@ def to_wire(report: Report) -> dict[str, Any]:
                 "message": finding.message,
                 "where": finding.where,
                 "help": finding.help,
+                "line": finding.line,
             }
             for finding in report.findings
         ],
