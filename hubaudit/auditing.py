@@ -84,7 +84,22 @@ def audit_snapshot(snapshot: RepoSnapshot, workload: Workload, hardware: tuple[H
     Raises:
         HubauditError: as for :func:`audit`, the network left out.
     """
-    facts = understand(snapshot)
+    return audit_facts(snapshot, understand(snapshot), workload, hardware)
+
+
+def audit_facts(
+    snapshot: RepoSnapshot,
+    facts: ModelFacts,
+    workload: Workload,
+    hardware: tuple[Hardware, ...] = (),
+    *,
+    with_variants: bool = True,
+) -> Report:
+    """Audit what was already read and understood, for one workload of several.
+
+    Raises:
+        HubauditError: the workload does not go with the model.
+    """
     made = estimate(facts, workload)
     return Report(
         subject=Subject(
@@ -93,7 +108,7 @@ def audit_snapshot(snapshot: RepoSnapshot, workload: Workload, hardware: tuple[H
         facts=facts,
         workload=definite(facts, workload),
         estimate=made,
-        variants=variants(facts, workload),
+        variants=variants(facts, workload) if with_variants else (),
         fit=_judged(facts, workload, made, hardware) if hardware else (),
         findings=find(snapshot, facts),
     )

@@ -67,7 +67,7 @@ class LocalHub:
     """A Hub that serves the given repositories from entering the ``with`` block until leaving it.
 
     ``latency_seconds`` is waited before every answer on both hosts. ``quotas`` (requests per bucket ``api``, ``resolvers``,
-    ``pages`` in five minutes) are enforced with 429 where given. ``serves_headers=False`` turns the one-request
+    ``pages`` in ``window_seconds``, five minutes) are enforced with 429 where given. ``serves_headers=False`` turns the one-request
     safetensors-metadata endpoint off, as on a mirror. ``tree_page`` is the most files one page of a listing holds. ``xet``
     adds the Xet headers that make the real client download through hf_xet. ``compress`` gzips larger JSON answers of the
     API for clients that accept it, and then without a Content-Length, as the Hub does; ``bytes_sent`` are then fewer.
@@ -82,7 +82,9 @@ class LocalHub:
         tree_page: int = 1000,
         xet: bool = True,
         compress: bool = True,
+        window_seconds: int = WINDOW_SECONDS,
     ) -> None:
+        self.window_seconds = window_seconds
         self.latency_seconds = latency_seconds
         self.quotas = quotas
         self.routes = Routes(serves_headers=serves_headers, tree_page=tree_page, xet=xet, compress=compress)
@@ -198,16 +200,16 @@ class LocalHub:
             bucket = "api"
         with self._settled:
             now = time.monotonic()
-            if now - self._window_start >= WINDOW_SECONDS:
+            if now - self._window_start >= self.window_seconds:
                 self._window_start, self._used = now, {}
             key = (request.token, bucket)
             self._used[key] = used = self._used.get(key, 0) + 1
-            reset = WINDOW_SECONDS - int(now - self._window_start)
+            reset = self.window_seconds - int(now - self._window_start)
         enforced = self.quotas is not None and bucket in self.quotas
         quota = (self.quotas or {}).get(bucket) or (SIGNED_IN_QUOTAS if request.token else ANONYMOUS_QUOTAS)[bucket]
         remaining = max(0 if enforced else 1, quota - used)
         headers = {
             "RateLimit": f'"{bucket}";r={remaining};t={reset}',
-            "RateLimit-Policy": f'"fixed window";"{bucket}";q={quota};w={WINDOW_SECONDS}',
+            "RateLimit-Policy": f'"fixed window";"{bucket}";q={quota};w={self.window_seconds}',
         }
         return headers, enforced and used > quota

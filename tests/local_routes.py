@@ -35,6 +35,7 @@ class Routes:
     def __init__(self, *, serves_headers: bool, tree_page: int, xet: bool, compress: bool) -> None:
         self.repos: dict[str, LocalRepo] = {}
         self.redirects: dict[str, str] = {}
+        self.collections: dict[str, list[tuple[str, str]]] = {}
         self.invalid_tokens: set[str] = set()
         self.serves_headers = serves_headers
         self.tree_page = tree_page
@@ -98,6 +99,8 @@ class Routes:
             return self._resolve_cache(request, segments[3:])
         if segments[:2] == ["api", "models"] and len(segments) > 2:
             return self._model(request, segments[2:])
+        if segments[:2] == ["api", "collections"]:
+            return self._collection("/".join(segments[2:]))
         named: dict[str, Callable[[Request], Answer]] = {
             "/api/models": self._listing,
             "/api/whoami-v2": self._whoami,
@@ -201,6 +204,18 @@ class Routes:
         if start + limit < len(found):
             answer.headers["Link"] = self._next_link(request, start + limit)
         return answer
+
+    def _collection(self, slug: str) -> Answer:
+        """Items of every type by (type, id); only the fields that huggingface_hub's ``Collection`` needs."""
+        if slug not in self.collections:
+            raise refuse(404, "Collection not found")
+        items = [
+            {"_id": f"{at:024x}", "type": kind, "id": name, "position": at}
+            for at, (kind, name) in enumerate(self.collections[slug])
+        ]
+        owner = {"name": slug.partition("/")[0]}
+        shown = {"slug": slug, "title": slug, "owner": owner, "items": items, "theme": "orange", "upvotes": 0}
+        return json_answer({**shown, "lastUpdated": "2026-01-01T00:00:00.000Z", "position": 0, "private": False})
 
     def _next_link(self, request: Request, start: int) -> str:
         cursor = base64.b64encode(json.dumps({"start": start}).encode()).decode()

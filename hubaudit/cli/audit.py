@@ -85,14 +85,14 @@ def command(
     access = {name: options.pop(name) for name in ("revision", "token", "cache_dir", "offline", "file")}
     output_format = "json" if as_json else output_format
     gate = gate_of(fail_on, ignore)
-    hardware = _hardware(gpu_names, memories, must_fit="fit" in fail_on)
+    hardware = devices(gpu_names, memories, must_fit="fit" in fail_on)
     audited = _audited(repos, options, hardware, access, output_format)
     results = [result if isinstance(result, tuple) else gate.applied(result) for result in audited]
     _deliver(results, output_format, output, with_explanation=with_explanation)
     return _end(results, gate)
 
 
-def _hardware(gpus: tuple[str, ...], memories: tuple[str, ...], *, must_fit: bool) -> tuple[Hardware, ...]:
+def devices(gpus: tuple[str, ...], memories: tuple[str, ...], *, must_fit: bool) -> tuple[Hardware, ...]:
     """The devices that were named, in that order."""
     if not gpus and not memories:
         if must_fit:

@@ -67,11 +67,18 @@ class Gate:
     def exit_code(self, results: Iterable[Report | tuple[str, HubauditError]]) -> int:
         """0 where the run passes; what does not fit counts before what was found."""
         reports = [result for result in results if not isinstance(result, tuple)]
-        if "fit" in self.fail_on and {fit.verdict for report in reports for fit in report.fit} - {"fits", "tight"}:
+        verdicts = {fit.verdict for report in reports for fit in report.fit}
+        return self.code_of(
+            verdicts, [(finding.rule, finding.severity) for report in reports for finding in report.findings]
+        )
+
+    def code_of(self, verdicts: Iterable[str], found: Iterable[tuple[str, str]]) -> int:
+        """The exit code for these verdicts and these findings by rule and severity."""
+        if "fit" in self.fail_on and set(verdicts) - {"fits", "tight"}:
             return DOES_NOT_FIT
         limit = max((_RANK[name] for name in self.fail_on if name in _RANK), default=-1)
-        worst = min((_RANK[finding.severity] for report in reports for finding in report.findings), default=len(_RANK))
-        return HAS_FINDINGS if worst <= limit else 0
+        counted = [self.severity.get(rule, severity) for rule, severity in found if rule not in self.ignore]
+        return HAS_FINDINGS if min((_RANK[severity] for severity in counted), default=len(_RANK)) <= limit else 0
 
 
 def gate_of(fail_on: tuple[str, ...], ignore: tuple[str, ...]) -> Gate:

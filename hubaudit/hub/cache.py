@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import sha256
+from secrets import token_hex
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -36,13 +38,37 @@ class SnapshotCache:
         """What was read of ``reference`` before: of its commit, or of what its branch or tag meant when the Hub was last asked."""
         if reference.is_pinned and (snapshot := self.load(reference.name, str(reference.revision), file)) is not None:
             return snapshot
+        noted = self.noted(reference)
+        return None if noted is None else self.load(*noted, file)
+
+    def noted(self, reference: Reference, *, max_age_seconds: float | None = None) -> tuple[str, str] | None:
+        """The repository's name of then and the commit that ``reference`` meant when the Hub was last asked, if that is recent enough."""
         try:
-            commit, _, repo_id = (
-                self._note(reference.name, reference.revision).read_text(encoding="utf-8").partition(" ")
-            )
+            note = self._note(reference.name, reference.revision)
+            if max_age_seconds is not None and time.time() - note.stat().st_mtime > max_age_seconds:
+                return None
+            commit, _, repo_id = note.read_text(encoding="utf-8").partition(" ")
         except (OSError, ValueError):
             return None
-        return self.load(repo_id, commit, file) if is_repo_id(repo_id) and COMMIT.fullmatch(commit) else None
+        return (repo_id, commit) if is_repo_id(repo_id) and COMMIT.fullmatch(commit) else None
+
+    def load_answer(self, repo_id: str, commit: str, key: str) -> bytes | None:
+        """What was worked out of that commit before, under a ``key`` that says all it depends on."""
+        try:
+            return (self._folder_of(repo_id) / f"{commit}-{key}.answer").read_bytes()
+        except OSError:
+            return None
+
+    def save_answer(self, repo_id: str, commit: str, key: str, answer: bytes) -> None:
+        """Keep ``answer``; it appears whole or not at all. A cache that cannot be written is no failure."""
+        with suppress(OSError):
+            folder = self._folder_of(repo_id)
+            draft = folder / f".{token_hex(8)}.part"
+            try:
+                draft.write_bytes(answer)
+                draft.replace(folder / f"{commit}-{key}.answer")
+            finally:
+                draft.unlink(missing_ok=True)
 
     def load(self, repo_id: str, commit: str, file: str | None = None) -> RepoSnapshot | None:
         """The snapshot of that commit with the weights that ``file`` chose, or ``None`` where it was not saved, or not by this version."""

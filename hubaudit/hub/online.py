@@ -32,7 +32,7 @@ _MAX_SERVED_BYTES = 256_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _RepoInfo:
+class RepoInfo:
     """The Hub's own word on a repository: the commit that a branch means now, and what lies there."""
 
     repo_id: str
@@ -57,7 +57,18 @@ def fetch_from_hub(
     cache = SnapshotCache(cache_dir)
     if reference.is_pinned and (known := cache.known(reference, file)) is not None:
         return replace(known, revision=reference.revision)
-    info = _repo_info(reference, told or ask_about(reference, session))
+    info = repo_info(reference, told or ask_about(reference, session))
+    return fetch_at(info, reference, session, cache, file=file)
+
+
+def fetch_at(
+    info: RepoInfo, reference: Reference, session: HubSession, cache: SnapshotCache, *, file: str | None = None
+) -> RepoSnapshot:
+    """What lies at the commit that ``info`` names: from the cache, or read now and kept there.
+
+    Raises:
+        HubauditError: as for :func:`fetch_from_hub`.
+    """
     cache.remember(reference, info.repo_id, info.commit)
     if (known := cache.load(info.repo_id, info.commit, file)) is not None:
         return replace(known, revision=reference.revision)
@@ -87,7 +98,7 @@ class _HubReader:
 
     parallel = PARALLEL_REQUESTS
 
-    def __init__(self, info: _RepoInfo, session: HubSession, *, on_main: bool) -> None:
+    def __init__(self, info: RepoInfo, session: HubSession, *, on_main: bool) -> None:
         self.files = info.files
         self._info = info
         self._session = session
@@ -145,7 +156,12 @@ class _HubReader:
         return Wanted(repo_id=self._info.repo_id, revision=self._info.commit, path=path)
 
 
-def _repo_info(reference: Reference, answer: Answer) -> _RepoInfo:
+def repo_info(reference: Reference, answer: Answer) -> RepoInfo:
+    """What the Hub said when it was asked about ``reference``.
+
+    Raises:
+        HubauditError: the repository is disabled, or that was no Hub's answer.
+    """
     try:
         info = parse_object(answer.content, "model info") if answer.is_whole else {}
     except MalformedFileError:
@@ -161,7 +177,7 @@ def _repo_info(reference: Reference, answer: Answer) -> _RepoInfo:
             hint="check HF_ENDPOINT, and the proxy between you and the Hub",
         )
     library = info.get("library_name")
-    return _RepoInfo(
+    return RepoInfo(
         repo_id=str(repo_id),
         commit=str(commit),
         files=_listing(siblings),

@@ -31,6 +31,8 @@ from hubaudit.hub.quota import asked_wait_seconds
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hubaudit.hub.budget import Budget
+
 _PASSING_STATUSES = (408, 429, 500, 502, 503, 504)
 _PASSING_ERRORS = (
     httpx2.TimeoutException,
@@ -85,13 +87,16 @@ class Answer:
 class HubSession:
     """Questions to the Hub that ``HF_ENDPOINT`` names, with the token that huggingface_hub finds, or the one given."""
 
-    def __init__(self, *, token: str | None = None, patience: Patience | None = None) -> None:
+    def __init__(
+        self, *, token: str | None = None, patience: Patience | None = None, budget: Budget | None = None
+    ) -> None:
         if urlsplit(constants.ENDPOINT).scheme not in ("http", "https") or not urlsplit(constants.ENDPOINT).hostname:
             raise UsageError(
                 f"HF_ENDPOINT is not the address of a Hub: `{constants.ENDPOINT}`",
                 hint="write it with its scheme, as https://huggingface.co",
             )
         self.patience = patience or Patience()
+        self._budget = budget
         self._headers = _headers(token)
 
     def get(
@@ -119,7 +124,12 @@ class HubSession:
         deadline = time.monotonic() + self.patience.answer_seconds
         attempt = 0
         while True:
-            outcome = _attempt(url, headers, max_bytes, deadline)
+            deadline += 0.0 if self._budget is None else self._budget.take(url)
+            try:
+                outcome = _attempt(url, headers, max_bytes, deadline, self._budget)
+            finally:
+                if self._budget is not None:
+                    self._budget.give_back(url)
             if isinstance(outcome, Answer) and outcome.is_good:
                 return outcome
             wait = self._wait_after(outcome, attempt)
@@ -137,15 +147,19 @@ class HubSession:
         if outcome.status not in _PASSING_STATUSES:
             return None
         asked = asked_wait_seconds(outcome.status, outcome.headers)
+        if outcome.status == 429 and self._budget is not None:
+            return 0.0  # the budget has learnt it, and knows when the next may go
         if asked is None:
             return backoff
         return max(float(asked), backoff) if asked <= self.patience.rate_limit_seconds else None
 
 
-def _attempt(url: str, headers: dict[str, str], max_bytes: int, deadline: float) -> Answer | Exception:
+def _attempt(
+    url: str, headers: dict[str, str], max_bytes: int, deadline: float, budget: Budget | None
+) -> Answer | Exception:
     """One question, once: the answer, or what kept it from coming."""
     try:
-        return call_within(deadline - time.monotonic(), partial(_ask, url, headers, max_bytes, deadline))
+        return call_within(deadline - time.monotonic(), partial(_ask, url, headers, max_bytes, deadline, budget))
     except TimeoutError:
         return httpx2.ReadTimeout("the answer came too slowly", request=httpx2.Request("GET", url))
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
@@ -172,7 +186,7 @@ def _headers(token: str | None) -> dict[str, str]:
     return headers | {"authorization": f"Bearer {token}"}
 
 
-def _ask(url: str, headers: dict[str, str], max_bytes: int, deadline: float) -> Answer:
+def _ask(url: str, headers: dict[str, str], max_bytes: int, deadline: float, budget: Budget | None) -> Answer:
     """One question, once, through its redirects. The token stays behind where one leads to another host: httpx2 sees to that."""
     client = _client()
     seconds = max(0.001, min(float(constants.HF_HUB_DOWNLOAD_TIMEOUT), deadline - time.monotonic()))
@@ -180,6 +194,8 @@ def _ask(url: str, headers: dict[str, str], max_bytes: int, deadline: float) -> 
         request = client.build_request("GET", url, headers=headers, timeout=seconds)
         for _ in range(_MAX_REDIRECTS + 1):
             response = client.send(request, stream=True, follow_redirects=False)
+            if budget is not None:
+                budget.learn(str(request.url), response.status_code, response.headers)
             with closing(response):
                 if response.next_request is None:
                     return _answer(response, max_bytes, deadline)

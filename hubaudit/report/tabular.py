@@ -46,7 +46,7 @@ def to_csv(rows: Iterable[Report | tuple[str, HubauditError]]) -> str:
     writer.writerow(COLUMNS)
     for row in rows:
         values = _failed(*row) if isinstance(row, tuple) else _values(row)
-        writer.writerow([_cell(values.get(name)) for name in COLUMNS])
+        writer.writerow([csv_cell(values.get(name)) for name in COLUMNS])
     return text.getvalue()
 
 
@@ -157,7 +157,8 @@ def _failed(name: str, error: HubauditError) -> dict[str, object]:
     return {"repo_id": name, "error": f"{error.kind}: {error.message}"}
 
 
-def _cell(value: object) -> object:
+def csv_cell(value: object) -> object:
+    """A value made safe for spreadsheets: text that they would take for a formula is quoted, control characters are escaped."""
     if not isinstance(value, str):
         return value
     text = clean(value)

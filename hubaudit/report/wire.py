@@ -93,7 +93,12 @@ def to_wire(report: Report) -> dict[str, Any]:
 
 def error_to_wire(name: str, error: HubauditError) -> dict[str, Any]:
     """A subject that could not be audited, as a row like any other."""
-    return head(name) | {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}
+    return head(name) | {"error": error_of(error)}
+
+
+def error_of(error: HubauditError) -> dict[str, str]:
+    """Why there is no answer."""
+    return {"kind": error.kind, "message": error.message, "hint": error.hint}
 
 
 def head(name: str) -> dict[str, Any]:

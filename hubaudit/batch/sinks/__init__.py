@@ -1,0 +1,1 @@
+"""What a journal's rows are written to: one format each."""
