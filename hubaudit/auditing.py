@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hubaudit.data import table
-from hubaudit.estimate.infer import variants
-from hubaudit.estimate.modes import definite, estimate
+from hubaudit.estimate.modes import definite, estimate, variants
 from hubaudit.facts.layer_plan_rows import all_rows
 from hubaudit.facts.repository import understand
 from hubaudit.facts.tensors import role_of

@@ -191,7 +191,7 @@ class TensorGroup:
     it is packed and the packing tells, ``bits`` the width of one value of a quantized weight (``None`` for all else). ``kind`` is
     what a runtime makes of it: ``linear``, ``conv1d``, ``embedding``, ``norm``, ``bias``, ``experts`` (3-D), ``conv``, ``buffer``,
     ``scale`` or ``other``. ``extra`` names why a runtime does not build it (``"mtp"``, ``"tied head"``, ``"buffer"``, ``"quantization
-    state"``), ``None`` where it does.
+    state"``), ``None`` where it does. ``numbers`` are the first numbers in the tensors' names (in most the layer), each with how many tensors have it.
     """
 
     pattern: str
@@ -205,6 +205,7 @@ class TensorGroup:
     extra: str | None = None
     logical_shape: tuple[int, ...] | None = None
     bits: int | None = None
+    numbers: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -358,6 +359,8 @@ class Workload:
     ``gradient_checkpointing`` every ``checkpoint_every``-th layer keeps its input only. ``lora`` is the rank of adapters on
     ``lora_targets`` (names with commas between, or ``all-linear``); ``modules_to_save`` are trained whole beside them. ``gpus`` processes
     share states by ``zero`` stage or ``fsdp`` version (neither: every one holds all), tensors by ``tp``, layers by ``pp``.
+
+    For inference ``tp``, ``pp`` and ``ep`` are the devices that share matrices, layers and experts, as the runtime splits them.
     """
 
     mode: Mode = "infer"
@@ -390,6 +393,7 @@ class Workload:
     gpus: int = 1
     tp: int = 1
     pp: int = 1
+    ep: int = 1
     offload: str | None = None
 
 
@@ -443,8 +447,26 @@ class Phase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceShare:
+    """One of several devices: the layers (first, and one past the last) and bytes that it holds. ``parameters`` are those loaded there."""
+
+    device: int
+    first_layer: int
+    end_layer: int
+    parameters: int
+    weights_bytes: int
+    cache_bytes: int
+    total_bytes: int
+    high_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """Memory for one workload on one device: the components alive in the worst phase, and their sum with its band."""
+    """Memory for one workload on one device: the components alive in the worst phase, and their sum with its band.
+
+    On several ``devices`` the components are those of the fullest one, ``total_bytes`` is its sum, and ``high_bytes`` is no less than that of
+    any device.
+    """
 
     fidelity: Literal["formula", "exact", "measured"]
     components: tuple[Component, ...]
@@ -455,6 +477,7 @@ class Estimate:
     peak_phase: str | None = None
     assumptions: tuple[str, ...] = ()
     omitted: tuple[Omission, ...] = ()
+    devices: tuple[DeviceShare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

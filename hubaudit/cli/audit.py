@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubaudit.cli.gate import gate_of, gate_options
-from hubaudit.cli.options import access_options, engine_options, hardware_options, training_options
+from hubaudit.cli.options import access_options, device_options, engine_options, hardware_options, training_options
 
 if TYPE_CHECKING:
     from hubaudit.cli.gate import Gate
@@ -57,6 +57,7 @@ _NEEDED_LATER = {
     show_default=True,
     help="Attention implementation.",
 )
+@device_options
 @training_options
 @hardware_options
 @gate_options

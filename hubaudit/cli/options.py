@@ -75,6 +75,21 @@ def engine_options(command: F) -> F:
     return command
 
 
+def device_options(command: F) -> F:
+    """How several devices share the model, for inference and training."""
+    for option in reversed(
+        (
+            click.option(
+                "--tp", type=click.IntRange(1), default=1, metavar="N", help="Devices that share every matrix and the heads."
+            ),
+            click.option("--pp", type=click.IntRange(1), default=1, metavar="N", help="Stages that share the layers."),
+            click.option("--ep", type=click.IntRange(1), default=1, metavar="N", help="Devices that share the experts."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
 def training_options(command: F) -> F:
     """What a fine-tuning run is made of. Each is for --mode train only, which says so itself."""
     for option in reversed(
@@ -165,8 +180,6 @@ def _sharding_options(command: F) -> F:
             click.option("--zero", type=click.IntRange(0, 3), help="train: DeepSpeed ZeRO stage."),
             click.option("--fsdp", type=click.IntRange(1, 2), help="train: PyTorch FSDP 1 or 2, full shard."),
             click.option("--gpus", type=click.IntRange(1), default=1, help="train: GPUs, one process on each."),
-            click.option("--tp", type=click.IntRange(1), default=1, help="train: GPUs that share every matrix."),
-            click.option("--pp", type=click.IntRange(1), default=1, help="train: stages that share the layers."),
             click.option(
                 "--offload",
                 metavar="WHAT",

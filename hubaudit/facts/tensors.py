@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ _RARE_NUMBER = re.compile(r"(?:^|(?<=expert_))\d+(?![^.])")
 _LIVE_BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 #: Roles of which one token passes through `experts_per_token` of `experts`, not through all.
 _ROUTED = "expert"
+_MAX_DIGITS = 9
 
 
 def pattern_of(name: str) -> str:
@@ -42,7 +44,7 @@ def group_tensors(
         extra_of: why a runtime does not build the tensor of that name, or ``None`` where it does.
         held_by: what one tensor holds; for quantized checkpoints that of :func:`hubaudit.facts.packing.unpacker`.
     """
-    found: dict[tuple[str, str, tuple[int, ...], Held, str | None], list[int]] = {}
+    found: dict[tuple[str, str, tuple[int, ...], Held, str | None], tuple[list[int], list[str]]] = {}
     seen: set[str] = set()
     for tensor in tensors:
         if tensor.name in seen:
@@ -50,18 +52,19 @@ def group_tensors(
         seen.add(tensor.name)
         held = held_by(tensor)
         key = (pattern_of(tensor.name), tensor.dtype, tensor.shape, held, extra_of(tensor.name) or held.extra)
-        tally = found.setdefault(key, [0, 0])
-        tally[0] += 1
-        tally[1] += tensor.stored_bytes
+        stored, names = found.setdefault(key, ([0], []))
+        stored[0] += tensor.stored_bytes
+        names.append(tensor.name)
     return tuple(
-        _group(pattern, dtype, shape, held, extra, count, stored)
-        for (pattern, dtype, shape, held, extra), (count, stored) in found.items()
+        _group(pattern, dtype, shape, held, extra, names, stored[0])
+        for (pattern, dtype, shape, held, extra), (stored, names) in found.items()
     )
 
 
 def _group(
-    pattern: str, dtype: str, shape: tuple[int, ...], held: Held, extra: str | None, count: int, stored_bytes: int
+    pattern: str, dtype: str, shape: tuple[int, ...], held: Held, extra: str | None, names: list[str], stored_bytes: int
 ) -> TensorGroup:
+    count = len(names)
     # A causal mask that older versions saved beside the projections bears the name of a bias; a bias has one dimension.
     is_mask = len(shape) == 4 and pattern.endswith((".attn.bias", ".attention.bias"))
     role = "buffer" if is_mask else role_of(pattern)
@@ -77,7 +80,19 @@ def _group(
         extra="buffer" if role == "buffer" and extra is None and not pattern.endswith(_LIVE_BUFFERS) else extra,
         logical_shape=held.shape,
         bits=held.bits,
+        numbers=_numbers(pattern, names),
     )
+
+
+def _numbers(pattern: str, names: list[str]) -> tuple[tuple[int, int], ...]:
+    """The first numbers in the names of one pattern, each with how many names have it; empty where there is none, or one too long to be meant."""
+    start = pattern.find("*")
+    if start < 0:
+        return ()
+    written = Counter(name[start : (name + ".").find(".", start)] for name in names)
+    if any(len(digits) > _MAX_DIGITS or not digits.isdecimal() for digits in written):
+        return ()
+    return tuple(sorted((int(digits), count) for digits, count in written.items()))
 
 
 @cache
