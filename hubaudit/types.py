@@ -503,6 +503,9 @@ class Fit:
     model's own that fits, ``None`` where none does. ``min_devices`` is a lower bound on the devices needed, as if all but the overheads
     of a process could be split evenly; ``None`` where no number is enough. Under vLLM ``cache_tokens`` is what its cache holds in all that
     it may take, and ``full_sequences`` how many of ``full_tokens``, the model's longest, run at once.
+
+    Where several devices share the model, ``split`` says how, and all figures are those of the fullest; ``min_devices`` is then ``None``. Where one
+    is not enough, ``devices_needed`` is the least number on which the engine's own split (``needed_split``) fits, ``None`` where none was found.
     """
 
     hardware: Hardware
@@ -516,6 +519,9 @@ class Fit:
     cache_tokens: int | None = None
     full_sequences: int | None = None
     full_tokens: int | None = None
+    split: str | None = None
+    devices_needed: int | None = None
+    needed_split: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

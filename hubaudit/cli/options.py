@@ -80,10 +80,16 @@ def device_options(command: F) -> F:
     for option in reversed(
         (
             click.option(
-                "--tp", type=click.IntRange(1), default=1, metavar="N", help="Devices that share every matrix and the heads."
+                "--tp",
+                type=click.IntRange(1),
+                default=1,
+                metavar="N",
+                help="Devices that share every matrix and the heads.",
             ),
             click.option("--pp", type=click.IntRange(1), default=1, metavar="N", help="Stages that share the layers."),
-            click.option("--ep", type=click.IntRange(1), default=1, metavar="N", help="Devices that share the experts."),
+            click.option(
+                "--ep", type=click.IntRange(1), default=1, metavar="N", help="Devices that share the experts."
+            ),
         )
     ):
         command = option(command)

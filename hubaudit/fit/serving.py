@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hubaudit.data import table
@@ -10,6 +10,7 @@ from hubaudit.estimate.kv_dtype import TABLE
 from hubaudit.estimate.runtimes.layer_parts import NotModelledError
 from hubaudit.estimate.runtimes.vllm import kv_pool_bytes, vllm_capacity
 from hubaudit.estimate.setting import settle
+from hubaudit.estimate.split.devices import fullest_facts
 
 if TYPE_CHECKING:
     from hubaudit.types import Estimate, Hardware, ModelFacts, Workload
@@ -30,9 +31,13 @@ def budget_bytes(runtime: str, usable_bytes: int) -> int:
 
 
 def served(facts: ModelFacts, workload: Workload, estimate: Estimate, hardware: Hardware) -> Served | None:
-    """What vLLM's cache holds on one device with the model's full context; ``None`` for other engines, and where it is not known."""
-    if workload.runtime != "vllm" or workload.mode != "infer" or estimate.omitted or hardware.count > 1:
+    """What vLLM's cache holds with the model's full context, on one device or on as many as share every matrix; ``None`` for other engines and splits."""
+    if workload.runtime != "vllm" or workload.mode != "infer" or estimate.omitted:
         return None
+    if hardware.count > 1 or workload.pp > 1 or workload.ep > 1:
+        return None  # stages and groups have pools of their own, of which the smallest counts
+    if workload.tp > 1:
+        facts, workload = fullest_facts(facts, workload), replace(workload, tp=1)
     setting = settle(facts, workload)
     length = facts.max_positions.value or setting.prompt_tokens.value + setting.new_tokens.value
     pool_bytes = kv_pool_bytes(facts, setting, estimate, hardware.usable_bytes, hardware.name)

@@ -12,9 +12,11 @@ from rich.text import Text
 from hubaudit.report.explain import explain
 from hubaudit.report.holdings import PARTS_HEAD, WEIGHTS_HEAD, part_rows, size_line, weights_rows
 from hubaudit.report.phrases import (
+    DEVICE_HEAD,
     FIT_HEAD,
     band,
     clean,
+    device_rows,
     fit_cells,
     fit_notes,
     identity,
@@ -46,6 +48,8 @@ def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
     parts.append(_indented(_components(report)))
     if report.estimate.phases:
         parts += [_head("Phases of a step"), _indented(_phases(report))]
+    if report.estimate.devices:
+        parts += [_head("Devices"), _indented(_numbers(DEVICE_HEAD, device_rows(report.estimate)))]
     if report.fit:
         parts += [_head("Does it fit?"), _indented(_fit(report))]
         remarks = [Text(note) for note in fit_notes(report)]
@@ -112,6 +116,16 @@ def _components(report: Report) -> Table:
         "",
         band(estimate.low_bytes, estimate.high_bytes),
     )
+    return table
+
+
+def _numbers(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
+    """A table of numbers to the right of their names."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for at, name in enumerate(columns):
+        table.add_column(name, justify="right" if at else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
     return table
 
 

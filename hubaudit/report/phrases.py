@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from hubaudit.units import format_bytes, format_count
@@ -91,6 +93,7 @@ def workload_line(workload: Workload) -> str:
         f"{workload.draft_tokens} drafted tokens" if workload.draft_tokens else "",
         f"{workload.attention} attention" if workload.runtime == "transformers" else "",
         workload.runtime,
+        *(f"{name} {number}" for name in ("tp", "pp", "ep") if (number := getattr(workload, name)) > 1),
     ]
     return ", ".join(word for word in words if word)
 
@@ -134,6 +137,30 @@ def phase_rows(estimate: Estimate) -> list[tuple[str, str, str]]:
         (phase.name, format_bytes(phase.bytes), "peak" if phase.name == estimate.peak_phase else "")
         for phase in estimate.phases
     ]
+
+
+#: The columns of :func:`device_rows`.
+DEVICE_HEAD = ("devices", "layers", "parameters", "weights", "cache", "total")
+
+
+def device_rows(estimate: Estimate) -> list[tuple[str, ...]]:
+    """What each of several devices holds; neighbours that hold the same in one row."""
+    rows: list[tuple[str, ...]] = []
+    for _, same in groupby(estimate.devices, key=lambda one: replace(one, device=0)):
+        held = list(same)
+        first, last = held[0], held[-1]
+        layers = f"{first.first_layer}–{first.end_layer - 1}" if first.end_layer > first.first_layer else ""
+        rows.append(
+            (
+                str(first.device) if first is last else f"{first.device}–{last.device}",
+                layers,
+                f"{first.parameters:,}",
+                format_bytes(first.weights_bytes),
+                format_bytes(first.cache_bytes),
+                format_bytes(first.total_bytes),
+            )
+        )
+    return rows
 
 
 def _cache_name(workload: Workload) -> str:
@@ -217,17 +244,27 @@ def _served(fit: Fit) -> Iterator[str]:
         yield "vLLM does not start so: --max-model-len must be shorter"
 
 
+def _counted(fit: Fit) -> Iterator[str]:
+    """How many of the devices it takes, where that was not said."""
+    if fit.verdict in ("fits", "tight") and fit.hardware.count > 1:
+        yield "one of them is enough"
+    if fit.min_devices is None:
+        yield "less than every process needs beside the model"
+    elif fit.devices_needed:
+        yield f"fits on {fit.devices_needed} of them with {fit.needed_split}"
+    elif fit.min_devices > 1:
+        yield f"at least {fit.min_devices} of them, however the model is split"
+
+
 def _remarks(fit: Fit) -> Iterator[str]:
     if fit.reason:
         yield fit.reason
     yield from _served(fit)
     if fit.verdict in ("no", "tight") and fit.best_precision:
         yield f"fits with {fit.best_precision} weights"
-    if fit.verdict in ("fits", "tight") and fit.hardware.count > 1:
-        yield "one of them is enough"
-    if fit.min_devices is None:
-        yield "less than every process needs beside the model"
-    elif fit.min_devices > 1:
-        yield f"at least {fit.min_devices} of them, however the model is split"
+    if fit.split is None:
+        yield from _counted(fit)
+    else:
+        yield f"with {fit.split}; each row is for the fullest of them"
     if fit.hardware.usable_source in _USABLE:
         yield _USABLE[fit.hardware.usable_source]

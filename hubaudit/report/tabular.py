@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from hubaudit.report.holdings import PARTS_HEAD, WEIGHTS_HEAD, part_rows, size_line, weights_rows
 from hubaudit.report.phrases import (
+    DEVICE_HEAD,
     FIT_HEAD,
     band,
     clean,
+    device_rows,
     fit_cells,
     fit_notes,
     identity,
@@ -75,6 +77,8 @@ def to_markdown(report: Report) -> str:
     )
     if report.estimate.phases:
         lines += ["", "### Phases of a step", "", *table(("phase", "size", ""), phase_rows(report.estimate))]
+    if report.estimate.devices:
+        lines += ["", "### Devices", "", *table(DEVICE_HEAD, device_rows(report.estimate))]
     if report.fit:
         lines += ["", "### Does it fit?", "", *table(FIT_HEAD, map(fit_cells, report.fit)), ""]
         lines += [f"- {escaped(note)}" for note in fit_notes(report)]

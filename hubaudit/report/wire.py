@@ -74,6 +74,9 @@ def to_wire(report: Report) -> dict[str, Any]:
                 "cache_tokens": fit.cache_tokens,
                 "full_sequences": fit.full_sequences,
                 "full_tokens": fit.full_tokens,
+                "split": fit.split,
+                "devices_needed": fit.devices_needed,
+                "needed_split": fit.needed_split,
             }
             for fit in report.fit
         ],
@@ -199,6 +202,7 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
         "phases": [{"name": phase.name, "bytes": phase.bytes} for phase in estimate.phases],
         "peak_phase": estimate.peak_phase,
         "components": [_component(part) for part in estimate.components],
+        "devices": [{name: getattr(one, name) for name in one.__slots__} for one in estimate.devices],
         "assumptions": list(estimate.assumptions),
         "omitted": [{"id": part.id, "reason": part.reason} for part in estimate.omitted],
     }

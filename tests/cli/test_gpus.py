@@ -136,7 +136,8 @@ def test_without_hardware_nothing_is_judged(
         (("--gpu", "rtx3070", "--fail-on", "fit"), 10),
         (("--gpu", "4090", "--gpu", "rtx3070", "--fail-on", "fit"), 10),
         (("--gpu", "rtx3070", "--quant", "nf4", "--fail-on", "fit"), 0),
-        (("--gpu", "rtx3070x4", "--fail-on", "fit"), 10),  # cannot be known
+        (("--gpu", "rtx3070x4", "--fail-on", "fit"), 0),  # with tp 4
+        (("--gpu", "rtx3070x2", "--fail-on", "fit"), 10),
         (("--memory", "20GiB", "--fail-on", "fit"), 0),
         (("--memory", "2GiB", "--fail-on", "fit"), 10),
         (("--fail-on", "fit"), 2),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from fixture_models import facts_of
 
-from hubaudit.estimate.infer import estimate
+from hubaudit.estimate.modes import estimate
 from hubaudit.fit.judge import judge
 from hubaudit.types import Fit, Hardware, Workload
 
@@ -46,6 +46,10 @@ def test_every_engine_is_judged(runtime: str, name: str) -> None:
     assert found.best_precision is None
 
 
-def test_several_devices_are_not_counted_on() -> None:
-    """How two would share the cache is not estimated, so no tokens are named."""
-    assert fit("llama-3.1-8b", Hardware(name="24GiB", usable_bytes=24 * GIB, count=2)).cache_tokens is None
+def test_devices_that_share_every_matrix_share_the_cache() -> None:
+    """Two RTX 4090 hold more than twice the tokens of one, for the weights are there once; stages have pools of their own and no one number."""
+    two = fit("llama-3.1-8b", Hardware(name="GeForce RTX 4090", usable_bytes=25_250_627_584, count=2), tp=2)
+    assert two.split == "tp 2"
+    assert two.cache_tokens is not None
+    assert two.cache_tokens > 2 * 41_408
+    assert fit("llama-3.1-8b", Hardware(name="24GiB", usable_bytes=24 * GIB, count=2), pp=2).cache_tokens is None

@@ -114,11 +114,11 @@ def test_llama_8b_on_well_known_cards(gpu: str, quant: str | None, expected: str
 
 
 def test_where_the_verdict_is_unknown_so_are_the_limits() -> None:
-    """Two cards of which one is not enough: neither a batch nor a context can be named, only the least number of cards."""
-    facts, workload = facts_of("llama-3.1-8b"), Workload()
+    """Two cards of which one is not enough, under an engine whose split is not known: neither a batch nor a context can be named."""
+    facts, workload = facts_of("llama-3.1-8b"), Workload(runtime="llama.cpp")
     (fit,) = judge(facts, workload, estimate(facts, workload), (hardware_named("t4x2"),))
     assert (fit.verdict, fit.max_batch, fit.max_context, fit.best_precision) == ("unknown", None, None, None)
-    assert fit.min_devices == 2
+    assert (fit.min_devices, fit.split) == (2, None)
 
 
 def test_a_report_of_the_cache_alone_says_so() -> None:

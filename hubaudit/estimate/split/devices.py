@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hubaudit.data import table
@@ -59,7 +60,6 @@ def fullest_facts(facts: ModelFacts, workload: Workload) -> ModelFacts:
 
 def _fullest(facts: ModelFacts, workload: Workload, split: Split) -> tuple[_Held, Estimate]:
     runtime = settle(facts, workload).runtime
-    check(facts, split, runtime)
     held = _everywhere(facts, _on_one(workload, split), split, runtime)
     fullest = max(held, key=lambda one: (one.estimate.total_bytes, one.estimate.high_bytes))
     more = _communication(split)
@@ -77,15 +77,38 @@ def _fullest(facts: ModelFacts, workload: Workload, split: Split) -> tuple[_Held
 
 def _everywhere(facts: ModelFacts, workload: Workload, split: Split, runtime: str) -> list[_Held]:
     """Every device; equal shares are estimated once."""
-    known: dict[tuple[object, ...], tuple[ModelFacts, Estimate]] = {}
+    known: dict[int, Estimate] = {}
     held = []
-    for place in places(split):
-        share = facts_on(facts, split, place, runtime)
-        key = (share.tensor_groups, share.layer_plan)
-        if key not in known:
-            known[key] = (share, infer.estimate(share, workload))
-        held.append(_Held(place=place, facts=known[key][0], estimate=known[key][1]))
+    for place, share in _shares(_Same(facts), split, runtime):
+        if id(share) not in known:
+            known[id(share)] = infer.estimate(share, workload)
+        held.append(_Held(place=place, facts=share, estimate=known[id(share)]))
     return held
+
+
+class _Same:
+    """The same facts object, as a key: facts hold mappings and have no hash."""
+
+    def __init__(self, facts: ModelFacts) -> None:
+        self.facts = facts
+
+    def __hash__(self) -> int:
+        return id(self.facts)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.facts is self.facts
+
+
+@lru_cache(maxsize=16)
+def _shares(whole: _Same, split: Split, runtime: str) -> tuple[tuple[Place, ModelFacts], ...]:
+    """The share of every device; devices that hold the same have the same object. Searches ask for the same splits many times."""
+    check(whole.facts, split, runtime)
+    known: dict[tuple[object, ...], ModelFacts] = {}
+    found = []
+    for place in places(split):
+        share = facts_on(whole.facts, split, place, runtime)
+        found.append((place, known.setdefault((share.tensor_groups, share.layer_plan), share)))
+    return tuple(found)
 
 
 def _on_one(workload: Workload, split: Split) -> Workload:
@@ -128,7 +151,9 @@ def _row(facts: ModelFacts, held: _Held, split: Split, runtime: str, more: Compo
 
 def _said(facts: ModelFacts, split: Split, runtime: str, place: Place) -> tuple[str, ...]:
     row = table(TABLE)[runtime]
-    said = [f"{split.label} as {runtime} splits; shown is the fullest of {split.devices} devices, number {place.device}"]
+    said = [
+        f"{split.label} as {runtime} splits; shown is the fullest of {split.devices} devices, number {place.device}"
+    ]
     if split.tensor > 1:
         said.append(f"matrices: {row['heads_source']}")
     if split.pipeline > 1:

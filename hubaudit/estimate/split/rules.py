@@ -43,17 +43,17 @@ WHOLE = Piece()
 
 
 def shard(size: int, count: int, rank: int) -> int:
-    """torch's way to cut: pieces of the rounded-up size from the front, the last ones shorter or empty (DTensor's Shard)."""
+    """As torch cuts: pieces of the rounded-up size from the front, the last ones shorter or empty (DTensor's Shard)."""
     each = -(-size // count)
     return max(0, min(each, size - rank * each))
 
 
 @cache
 def plans_of(model_type: str | None) -> tuple[dict[str, str], dict[str, str]]:
-    """transformers' tensor-parallel and expert-parallel plans for a model type; empty where it has none."""
+    """The tensor-parallel and expert-parallel plans of transformers for a model type; empty where it has none."""
     rows = table(_PLANS)
     tensor, expert = rows["types"].get(model_type, (None, None))
-    return tuple({} if at is None else rows["plans"][at] for at in (tensor, expert))  # type: ignore[return-value]
+    return tuple({} if at is None else rows["plans"][at] for at in (tensor, expert))
 
 
 def splits_attention(model_type: str | None) -> bool:
@@ -74,7 +74,9 @@ def transformers_piece(facts: ModelFacts, group: TensorGroup, count: int, rank: 
     if group.kind == "scale":
         return _share_of_scales(group, count, rank)
     size = _shape(group)[dimension]
-    if (style or "").startswith("packed") and not _SINGLE.search(group.pattern):  # two matrices in one, each cut by itself
+    if (style or "").startswith("packed") and not _SINGLE.search(
+        group.pattern
+    ):  # two matrices in one, each cut by itself
         return Piece(dimension=dimension, part=2 * shard(size // 2, count, rank), whole=size)
     return Piece(dimension=dimension, part=shard(size, count, rank), whole=size)
 
@@ -156,9 +158,7 @@ def _by_heads(facts: ModelFacts, split: str, count: int, dimension: int, size: i
     each = kv_heads_on_each(kv_heads, count)
     if split == "kv":
         return Piece(dimension=dimension, part=size * each // kv_heads, whole=size)
-    return Piece(
-        dimension=dimension, part=size * (heads // count + 2 * each) // (heads + 2 * kv_heads), whole=size
-    )
+    return Piece(dimension=dimension, part=size * (heads // count + 2 * each) // (heads + 2 * kv_heads), whole=size)
 
 
 def _vllm_split(group: TensorGroup) -> str | None:

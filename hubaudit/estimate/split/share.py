@@ -37,7 +37,9 @@ def check(facts: ModelFacts, split: Split, runtime: str) -> None:
         SplitError: it does not, or how it does is not known.
     """
     if runtime not in table(TABLE):
-        raise SplitError(f"how {runtime} splits a model over devices is not estimated", hint="--runtime vllm or transformers")
+        raise SplitError(
+            f"how {runtime} splits a model over devices is not estimated", hint="--runtime vllm or transformers"
+        )
     if facts.components:
         raise SplitError("how a model of several parts is split over devices is not estimated")
     if facts.parameters is None or not facts.tensor_groups:
@@ -57,7 +59,8 @@ def _check_plans(facts: ModelFacts, split: Split) -> None:
     for word, count, plan in (("tp", split.tensor, tensor), ("ep", split.expert, expert)):
         if count > 1 and not plan:
             raise SplitError(
-                f"transformers has no {word} plan for {facts.model_type} and refuses to split it", hint="--pp, or --runtime vllm"
+                f"transformers has no {word} plan for {facts.model_type} and refuses to split it",
+                hint="--pp, or --runtime vllm",
             )
     if split.pipeline > 1 and not any(_LAYERS.search(group.pattern) for group in facts.tensor_groups):
         raise SplitError(
@@ -65,7 +68,8 @@ def _check_plans(facts: ModelFacts, split: Split) -> None:
         )
     if split.replicas > 1:
         raise SplitError(
-            "transformers shares experts beyond --tp under FSDP only, which is no split of inference", hint="--ep as large as --tp"
+            "transformers shares experts beyond --tp under FSDP only, which is no split of inference",
+            hint="--ep as large as --tp",
         )
 
 
@@ -105,7 +109,9 @@ def facts_on(facts: ModelFacts, split: Split, place: Place, runtime: str) -> Mod
         layer_plan=_plan(facts, split, runtime, layers),
         attention_heads=_divided(facts.attention_heads, split.tensor, where) if is_split else facts.attention_heads,
         kv_heads=_kv_heads(facts, split, runtime, where),
-        intermediate_size=_divided(facts.intermediate_size, split.tensor, where) if split.tensor > 1 else facts.intermediate_size,
+        intermediate_size=_divided(facts.intermediate_size, split.tensor, where)
+        if split.tensor > 1
+        else facts.intermediate_size,
     )
 
 
@@ -126,7 +132,9 @@ def _layers(facts: ModelFacts, split: Split, place: Place, runtime: str) -> tupl
     return stage_layers(layers, split, place.stage, runtime)
 
 
-def _staged(facts: ModelFacts, group: TensorGroup, split: Split, place: Place, layers: tuple[int, int]) -> list[TensorGroup]:
+def _staged(
+    facts: ModelFacts, group: TensorGroup, split: Split, place: Place, layers: tuple[int, int]
+) -> list[TensorGroup]:
     """The group with the tensors of the stage's layers only, or no group: embeddings are on the first stage, the last norm and the head on the last."""
     if split.pipeline == 1 or group.role in ("vision", "audio"):
         return [group]

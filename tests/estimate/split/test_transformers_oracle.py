@@ -28,7 +28,14 @@ SMALL: dict[str, dict[str, Any]] = {
     "qwen3_next": {"hidden_size": 64, "intermediate_size": 96, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 24, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 16, "vocab_size": 128, "num_experts": 8, "linear_num_key_heads": 4, "linear_num_value_heads": 8, "linear_key_head_dim": 16, "linear_value_head_dim": 16},
 }  # fmt: skip
 LAYERS = 7
-SPLITS = [Split(tensor=2), Split(tensor=4), Split(pipeline=3), Split(tensor=2, pipeline=2), Split(tensor=2, expert=2), Split(tensor=4, expert=4)]
+SPLITS = [
+    Split(tensor=2),
+    Split(tensor=4),
+    Split(pipeline=3),
+    Split(tensor=2, pipeline=2),
+    Split(tensor=2, expert=2),
+    Split(tensor=4, expert=4),
+]
 
 
 def model(model_type: str) -> Any:
@@ -42,7 +49,7 @@ def model(model_type: str) -> Any:
 
 
 def facts_of(whole: Any) -> ModelFacts:
-    """hubaudit's facts of that model, from its config and the names and shapes of its parameters."""
+    """The facts of that model, from its config and the names and shapes of its parameters."""
     config = whole.config.to_dict() | {"architectures": [type(whole).__name__]}
     return understand(made(config, {name: ("F32", tuple(tensor.shape)) for name, tensor in whole.named_parameters()}))
 
@@ -69,7 +76,9 @@ def on_one(model_type: str, split: Split, rank: int) -> int:
         if split.tensor > 1:
             modules = {name for name, one in cut.named_modules() if not isinstance(one, PipelineIdentityLayer)}
             known = modules | dict(cut.named_parameters()).keys()  # a tied weight once
-            apply_tensor_parallelism(cut, mesh["tp"], {name: style for name, style in tensor_plan.items() if name in known})
+            apply_tensor_parallelism(
+                cut, mesh["tp"], {name: style for name, style in tensor_plan.items() if name in known}
+            )
         if split.expert > 1:
             apply_expert_parallelism(cut, mesh["tp"], mesh["tp"], expert_plan)
         if cut.config.tie_word_embeddings and rank // split.tensor == split.pipeline - 1:
@@ -80,7 +89,11 @@ def on_one(model_type: str, split: Split, rank: int) -> int:
         dist.destroy_process_group()
 
 
-@pytest.mark.parametrize(("model_type", "split"), list(product(SMALL, SPLITS)), ids=lambda value: value if isinstance(value, str) else value.label)
+@pytest.mark.parametrize(
+    ("model_type", "split"),
+    list(product(SMALL, SPLITS)),
+    ids=lambda value: value if isinstance(value, str) else value.label,
+)
 def test_every_device_holds_what_transformers_leaves_it(model_type: str, split: Split) -> None:
     """Parameters of each rank, equal to the last one: uneven vocabularies, widths and stages among them."""
     facts = facts_of(model(model_type))
