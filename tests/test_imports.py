@@ -17,7 +17,7 @@ import pytest
 import hubaudit
 
 PACKAGE = Path(hubaudit.__file__).parent
-PURE = ("types", "units", "errors", "data", "formats", "facts", "estimate", "fit", "findings", "report")
+PURE = ("types", "units", "errors", "data", "formats", "facts", "estimate", "fit", "findings", "report", "card")
 """The rooms that import the standard library and each other only, but for the module that draws for people."""
 ENDING = ("hubaudit.cli", "hubaudit.cli.failures", "hubaudit.errors")
 """How every run ends, help too."""

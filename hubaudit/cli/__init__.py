@@ -19,6 +19,7 @@ _COMMANDS = {
     "explain": ("hubaudit.cli.explain", "Draw a model's layers and what each kind keeps between tokens."),
     "gpus": ("hubaudit.cli.gpus", "List the accelerators that --gpu knows, and what a process can use of each."),
     "rules": ("hubaudit.cli.rules", "List what an audit looks for in a repository, or show a rule's help page."),
+    "card": ("hubaudit.cli.card", "Check or write the memory section of model cards, and check their claims."),
     "bundle": ("hubaudit.cli.bundle", "Save all that an audit reads in one small file."),
 }
 

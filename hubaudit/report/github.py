@@ -65,12 +65,12 @@ def _annotations(results: Sequence[Report | tuple[str, HubauditError]]) -> Itera
     for result in results:
         if isinstance(result, tuple):
             name, error = result
-            yield "error", _command("error", {"title": "hubaudit"}, f"{name}: {error.message}")
+            yield "error", command("error", {"title": "hubaudit"}, f"{name}: {error.message}")
             continue
         for fit in result.fit:
             if fit.verdict in ("no", "unknown"):
                 words = f"{result.subject.repo_id} on {fit.hardware.name}: {fit.verdict}, {format_bytes(fit.headroom_bytes)} left"
-                yield "warning", _command("warning", {"title": "hubaudit: does not fit"}, words)
+                yield "warning", command("warning", {"title": "hubaudit: does not fit"}, words)
         for finding in result.findings:
             kind = _COMMANDS[finding.severity]
             properties = {"file": file_of(finding, result.subject)} if result.subject.source == "local" else {}
@@ -78,7 +78,7 @@ def _annotations(results: Sequence[Report | tuple[str, HubauditError]]) -> Itera
                 properties["line"] = str(finding.line)
             yield (
                 kind,
-                _command(
+                command(
                     kind,
                     {**properties, "title": f"hubaudit: {finding.rule}"},
                     f"{result.subject.repo_id}: {finding.message} ({finding.help})",
@@ -86,7 +86,7 @@ def _annotations(results: Sequence[Report | tuple[str, HubauditError]]) -> Itera
             )
 
 
-def _command(kind: str, properties: dict[str, str], message: str) -> str:
+def command(kind: str, properties: dict[str, str], message: str) -> str:
     """A workflow command. What would end it, or begin another, is escaped as actions/toolkit does (packages/core/src/command.ts)."""
     told = ",".join(f"{key}={_escaped_property(value)}" for key, value in properties.items())
     return f"::{kind} {told}::{_escaped_data(message)}"

@@ -1,0 +1,121 @@
+"""A card's bytes: its encoding and line endings, the marked section in it, and the same bytes with another section.
+
+Everything outside the markers comes back to the byte: what is not understood is not touched.
+"""
+
+from __future__ import annotations
+
+import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
+from collections import Counter
+from dataclasses import dataclass, field
+from difflib import unified_diff
+from typing import TYPE_CHECKING
+
+from hubaudit.errors import CannotAuditError
+from hubaudit.formats.card_text import BEGIN, END
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_BOMS = ((BOM_UTF8, "utf-8"), (BOM_UTF16_LE, "utf-16-le"), (BOM_UTF16_BE, "utf-16-be"))
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+_FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
+_ATTRIBUTE = re.compile(r"([a-z]+)=([^\s=]+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Card:
+    """One card as it was read.
+
+    ``text`` keeps its own line ``newline``s, ``bom`` stands before it. ``start`` and ``stop`` bound the marked section in ``text``, markers included;
+    equal where there is none. ``attributes`` are those of the opening marker.
+    """
+
+    text: str
+    encoding: str
+    bom: bytes
+    newline: str
+    start: int
+    stop: int
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def has_section(self) -> bool:
+        """Whether the markers are there."""
+        return self.stop > self.start
+
+    def to_bytes(self) -> bytes:
+        """The file again."""
+        return self.bom + self.text.encode(self.encoding)
+
+
+def parse_card(content: bytes, path: str) -> Card:
+    """A card's text with its encoding (UTF-8, UTF-16 by its mark, else bytes taken one by one as latin-1, which any file is).
+
+    Raises:
+        CannotAuditError: one marker without the other, or two sections.
+    """
+    bom, encoding = next(((bom, name) for bom, name in _BOMS if content.startswith(bom)), (b"", "utf-8"))
+    body = content[len(bom) :]
+    try:
+        text = body.decode(encoding)
+        is_same = text.encode(encoding) == body
+    except UnicodeError:
+        is_same = False
+    if not is_same:
+        bom, encoding, text = b"", "latin-1", content.decode("latin-1")
+    newlines = Counter(_NEWLINE.findall(text))
+    newline = newlines.most_common(1)[0][0] if newlines else "\n"
+    start, stop, attributes = _section(text, path)
+    return Card(text=text, encoding=encoding, bom=bom, newline=newline, start=start, stop=stop, attributes=attributes)
+
+
+def with_section(card: Card, section: str, path: str) -> Card:
+    r"""The card with ``section`` (ASCII, lines ended by ``\n``, markers included) in the place of its own, or at its end where it has none."""
+    own = section.rstrip("\n").replace("\n", card.newline)
+    if card.has_section:
+        text = card.text[: card.start] + own + card.text[card.stop :]
+    else:
+        text = card.text + _gap(card) + own + card.newline
+    return parse_card(card.bom + text.encode(card.encoding), path)
+
+
+def diff(old: Card, new: Card, path: str) -> str:
+    r"""A unified diff of the two, its lines ended by ``\n`` whatever theirs are."""
+    before, after = ([f"{line}\n" for line in _NEWLINE.split(card.text)] for card in (old, new))
+    return "".join(unified_diff(before, after, f"a/{path}", f"b/{path}"))
+
+
+def _gap(card: Card) -> str:
+    """What must stand between the end of a card and a section: an empty line."""
+    if not card.text:
+        return ""
+    ends = len(card.text) - len(card.text.rstrip("\r\n"))
+    lines = len(_NEWLINE.findall(card.text[len(card.text) - ends :])) if ends else 0
+    return card.newline * max(0, 2 - lines)
+
+
+def _section(text: str, path: str) -> tuple[int, int, dict[str, str]]:
+    """Where the section is. Markers in a block of code are somebody's example."""
+    starts, ends = [], []
+    fence: str | None = None
+    at = 0
+    for line in re.split(r"(?<=\n)|(?<=\r)(?!\n)", text):
+        found = _FENCE.match(line)
+        if found is not None and (fence is None or found[1].startswith(fence)):
+            fence = found[1] if fence is None else None
+        elif fence is None and line.startswith(BEGIN):
+            starts.append((at, line))
+        elif fence is None and line.startswith(END):
+            ends.append(at + len(line.rstrip("\r\n")))
+        at += len(line)
+    if not starts and not ends:
+        return 0, 0, {}
+    if len(starts) != 1 or len(ends) != 1 or ends[0] < starts[0][0]:
+        raise CannotAuditError(
+            f"`{path}`: {len(starts)} opening and {len(ends)} closing markers of hubaudit",
+            hint=f"leave one pair, `{BEGIN} … -->` before `{END} -->`, or none",
+        )
+    start, opening = starts[0]
+    return start, ends[0], dict(_ATTRIBUTE.findall(opening))
