@@ -29,6 +29,7 @@ class Sink(Protocol):
 FORMATS = {
     "csv": "hubaudit.batch.sinks.csv",
     "markdown": "hubaudit.batch.sinks.markdown",
+    "html": "hubaudit.batch.sinks.html",
     "parquet": "hubaudit.batch.sinks.parquet",
 }
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from hubaudit.hub.listing import Query
     from hubaudit.types import Workload
 
-_FORMATS = ("csv", "markdown", "parquet")
-_USUAL = ("csv", "markdown")
+_FORMATS = ("csv", "markdown", "html", "parquet")
+_USUAL = ("csv", "markdown", "html")
 _SORTS = ("created_at", "downloads", "last_modified", "likes", "trending_score")
 _SPAN = re.compile(r"([0-9]+)([smhd])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -72,7 +72,7 @@ class _Span(click.ParamType[float]):
     "formats",
     multiple=True,
     type=click.Choice([*_FORMATS, "none"]),
-    help="What to make of the journal at the end. May be repeated. Default: csv and markdown.",
+    help="What to make of the journal at the end. May be repeated. Default: csv, markdown and html.",
 )
 @click.option(
     "--executor",

@@ -20,6 +20,8 @@ RULE_OF_THUMB = "rule of thumb 1.2 × weights"
 
 def clean(text: str) -> str:
     """Text from a repository made safe for a terminal: control and other unprintable characters are escaped, never sent."""
+    if text.isprintable():
+        return text
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
