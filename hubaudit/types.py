@@ -208,6 +208,14 @@ class TensorGroup:
     numbers: tuple[tuple[int, int], ...] = ()
 
 
+class BuiltTensor(NamedTuple):
+    """One parameter as transformers builds it of the config: its full name there, the kind of its module (as ``TensorGroup.kind``), its shape."""
+
+    name: str
+    kind: str
+    shape: tuple[int, ...]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterCount:
     """Exact parameter counts.
@@ -306,7 +314,8 @@ class ModelFacts:
     ``file_bytes`` is what lies on disk, ``stored_bytes`` its tensors' part, ``resident_bytes`` what the weights take when they are loaded with
     no dtype asked for. A pipeline, a model of several modules and an adapter with its base have ``components`` with a ``name`` each; their
     own counts are the sums. ``format`` is that of the weights that were read; ``chosen`` and ``other_weights`` are the snapshot's.
-    ``kv_cache_dtype`` is the scheme that the checkpoint was calibrated to keep keys and values in.
+    ``kv_cache_dtype`` is the scheme that the checkpoint was calibrated to keep keys and values in. ``built`` are the parameters that transformers
+    makes of the config, module by module; empty where that is not described, or does not add up to the weights that are loaded.
     """
 
     library: str | None
@@ -342,6 +351,7 @@ class ModelFacts:
     chosen: tuple[WeightSet, ...] = ()
     other_weights: tuple[WeightSet, ...] = ()
     kv_cache_dtype: Sourced[str] | None = None
+    built: tuple[BuiltTensor, ...] = ()
 
 
 # --- what is asked, and what it takes --------------------------------------------------------------------------------------
@@ -352,7 +362,9 @@ class Workload:
     """What the model is asked to do. ``None`` means "as the model and the runtime decide", which the estimate then says.
 
     ``cache`` is one of the runtime's; ``max_cache_len`` is what a static cache is sized for where that is more than the workload
-    needs; ``draft_tokens`` are those that speculative decoding drafts at once, which recurrent states are kept for.
+        needs; ``draft_tokens`` are those that speculative decoding drafts at once, which recurrent states are kept for. ``quant`` is what the weights
+    are converted to while they are loaded; the fields after it are called as in transformers' ``BitsAndBytesConfig``, and
+    ``quant_group_size`` is how many weights share a scale where that can be chosen.
 
     Training: ``batch_size`` sequences of ``sequence_tokens`` go through one process at once, ``grad_accum`` times before each update.
     ``recipe`` says which copies of weights and gradients are held in which precision, ``optimizer`` whose states. With
@@ -395,6 +407,12 @@ class Workload:
     pp: int = 1
     ep: int = 1
     offload: str | None = None
+    quant_group_size: int | None = None
+    bnb_4bit_use_double_quant: bool = False
+    bnb_4bit_quant_storage: str | None = None
+    bnb_4bit_compute_dtype: str | None = None
+    llm_int8_threshold: float = 6.0
+    llm_int8_skip_modules: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

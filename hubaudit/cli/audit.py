@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubaudit.cli.gate import gate_of, gate_options
-from hubaudit.cli.options import access_options, device_options, engine_options, hardware_options, training_options
+from hubaudit.cli.options import (
+    access_options,
+    device_options,
+    engine_options,
+    hardware_options,
+    quant_options,
+    training_options,
+)
 
 if TYPE_CHECKING:
     from hubaudit.cli.gate import Gate
@@ -48,7 +55,7 @@ _NEEDED_LATER = {
     help="Tokens that an encoder (text, image, sound) hands on. Default: the prompt's.",
 )
 @click.option("--dtype", metavar="DTYPE", help="Load weights as fp32, bf16 or fp16. Default: as transformers would.")
-@click.option("--quant", type=click.Choice(["int8", "nf4", "fp4"]), help="Quantize with bitsandbytes while loading.")
+@quant_options
 @engine_options
 @click.option(
     "--attention",
@@ -85,6 +92,7 @@ def command(
     """Audit one model or several: what each is, what memory it needs, and what is wrong with its repository."""
     access = {name: options.pop(name) for name in ("revision", "token", "cache_dir", "offline", "file")}
     output_format = "json" if as_json else output_format
+    options["llm_int8_skip_modules"] = options["llm_int8_skip_modules"] or None
     gate = gate_of(fail_on, ignore)
     hardware = devices(gpu_names, memories, must_fit="fit" in fail_on)
     audited = _audited(repos, options, hardware, access, output_format)

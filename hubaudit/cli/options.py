@@ -37,6 +37,60 @@ def hardware_options(command: F) -> F:
     return command
 
 
+def quant_options(command: F) -> F:
+    """What the weights are converted to while they are loaded, and how."""
+    for option in reversed(
+        (
+            click.option(
+                "--quant",
+                metavar="METHOD",
+                help="Quantize while loading: int8, nf4, fp4 (bitsandbytes); torchao-int8, torchao-int4, torchao-float8, fp8, mxfp4, hqq; "
+                "gptq, gptq-int8, awq (what a calibrated checkpoint would take).",
+            ),
+            click.option(
+                "--double-quant",
+                "bnb_4bit_use_double_quant",
+                is_flag=True,
+                help="nf4, fp4: quantize the scales of the blocks too.",
+            ),
+            click.option(
+                "--quant-storage",
+                "bnb_4bit_quant_storage",
+                metavar="DTYPE",
+                help="nf4, fp4: dtype of the tensors that the weights are packed in. Default: uint8.",
+            ),
+            click.option(
+                "--compute-dtype",
+                "bnb_4bit_compute_dtype",
+                metavar="DTYPE",
+                help="nf4, fp4: dtype that the layers multiply in. Default: fp32, as in transformers.",
+            ),
+            click.option(
+                "--group-size",
+                "quant_group_size",
+                type=click.IntRange(1),
+                help="Weights that share a scale. Default: the method's own.",
+            ),
+            click.option(
+                "--llm-int8-threshold",
+                type=click.FloatRange(0),
+                default=6.0,
+                show_default=True,
+                help="int8: inputs beyond it are multiplied in 16 bit; 0 for none.",
+            ),
+            click.option(
+                "--skip-modules",
+                "llm_int8_skip_modules",
+                multiple=True,
+                metavar="NAME",
+                help="Modules to leave alone, instead of those that transformers leaves alone (the head). May be repeated.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
 def engine_options(command: F) -> F:
     """Which engine runs the model, and what it keeps between tokens. What an engine does not have is refused when it is known."""
     for option in reversed(

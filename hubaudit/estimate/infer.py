@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 from hubaudit.data.dtypes import bits_of, short_name
 from hubaudit.errors import UsageError
 from hubaudit.estimate.component import Parts
+from hubaudit.estimate.conversion import bits_of_conversion, with_quant
 from hubaudit.estimate.parts import adapter_weights, is_pipeline, weights_of_parts
+from hubaudit.estimate.quantized_weights import weights_quantized
 from hubaudit.estimate.runtimes import RUNTIMES
 from hubaudit.estimate.setting import Setting, settle
-from hubaudit.estimate.weights import weights_as_stored, weights_in, weights_quantized
+from hubaudit.estimate.weights import weights_as_stored, weights_in
 from hubaudit.facts.loading import stays_packed
 from hubaudit.types import Estimate, Omission, Variant
 
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from hubaudit.types import Component, ModelFacts, Workload
 
 _VARIANTS = (("F32", None), ("BF16", None), ("F16", None), ("BF16", "int8"), ("BF16", "nf4"))
-_QUANT_BITS = {"int8": 8, "nf4": 4, "fp4": 4}
 _KEPT_NOTE = (
     "bitsandbytes keeps embeddings, head, norms, biases, routers and fused experts in the load dtype, and adds scales"
 )
@@ -58,13 +59,13 @@ def variants(facts: ModelFacts, workload: Workload) -> tuple[Variant, ...]:
 
 
 def _variant(facts: ModelFacts, parameters: int, workload: Workload, dtype: str, quant: str | None) -> Variant | None:
-    made = estimate(facts, replace(workload, dtype=dtype, quant=quant))
+    made = estimate(facts, with_quant(replace(workload, dtype=dtype), quant))
     if not any(part.id == "weights" for part in made.components):
         return None
     return Variant(
         dtype=short_name(dtype),
         quant=quant,
-        plain_bytes=parameters * (_QUANT_BITS[quant] if quant else bits_of()[dtype]) // 8,
+        plain_bytes=parameters * (bits_of_conversion(quant) if quant else bits_of()[dtype]) // 8,
         weights_bytes=next(part.bytes for part in made.components if part.id == "weights"),
         total_bytes=made.total_bytes,
         note=_KEPT_NOTE if quant else None,
@@ -73,7 +74,7 @@ def _variant(facts: ModelFacts, parameters: int, workload: Workload, dtype: str,
 
 def _weights(facts: ModelFacts, setting: Setting) -> Parts:
     is_packed = stays_packed(facts)
-    if setting.quant is not None and is_packed:
+    if setting.conversion is not None and is_packed:
         raise UsageError(
             f"the weights are already quantized ({facts.quantization.method if facts.quantization else ''})",
             hint="leave out --quant",
@@ -82,8 +83,8 @@ def _weights(facts: ModelFacts, setting: Setting) -> Parts:
         made = _parts(facts, setting)
     elif is_packed:
         made = weights_as_stored(facts)
-    elif setting.quant is not None:
-        made = weights_quantized(facts, setting.quant, setting.dtype_bits)
+    elif setting.conversion is not None:
+        made = weights_quantized(facts, setting.conversion, setting.dtype, setting.dtype_bits)
     else:
         made = weights_in(facts, setting.dtype, setting.dtype_bits)
     if made is None:
@@ -94,7 +95,7 @@ def _weights(facts: ModelFacts, setting: Setting) -> Parts:
 
 def _parts(facts: ModelFacts, setting: Setting) -> Component | None:
     """A pipeline's parts, each as it is loaded, or all in the dtype that was asked for."""
-    if setting.quant is not None:
+    if setting.conversion is not None:
         raise UsageError(
             "what --quant makes of a pipeline's parts is not estimated",
             hint="audit a part by itself: --file FOLDER/NAME",

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING
 from hubaudit.data.dtypes import bits_of, dtype_named, is_float, short_name
 from hubaudit.errors import UsageError
 from hubaudit.estimate.component import Input, given
+from hubaudit.estimate.conversion import conversion_of
 from hubaudit.estimate.kv_dtype import default_quantized, kv_type, runtime_row
 
 if TYPE_CHECKING:
+    from hubaudit.estimate.conversion import Conversion
     from hubaudit.estimate.kv_dtype import KvType
     from hubaudit.types import ModelFacts, Workload
 
 DEFAULT_PROMPT_TOKENS = 2048
 DEFAULT_NEW_TOKENS = 512
-#: What bitsandbytes can hold weights in, as the command line spells it.
+#: What bitsandbytes can hold weights in, which is what adapters are trained on.
 QUANTS = ("int8", "nf4", "fp4")
 
 
@@ -24,7 +26,7 @@ QUANTS = ("int8", "nf4", "fp4")
 class Setting:
     """One workload on one model, definite.
 
-    ``dtype`` is what floating weights are loaded in and computed with, ``kv`` the type of cached keys and values under ``runtime``, ``cache``
+    ``dtype`` is what floating weights are loaded in and computed with, ``conversion`` what quantizes them on the way, ``kv`` the type of cached keys and values under ``runtime``, ``cache``
     one of that engine's caches, ``max_cache_len`` the size asked for a static one (0 where none was).
     """
 
@@ -35,7 +37,7 @@ class Setting:
     dtype: str
     dtype_bits: Input
     kv: KvType
-    quant: str | None
+    conversion: Conversion | None
     attention: str
     runtime: str
     cache: str
@@ -60,13 +62,14 @@ def settle(facts: ModelFacts, workload: Workload) -> Setting:
     prompt, new = _tokens(facts, workload, assumptions)
     dtype, dtype_where = load_choice(facts, workload, assumptions)
     cache, kv = _cache(facts, workload, dtype, dtype_where)
-    if workload.quant is not None and workload.quant not in QUANTS:
-        raise UsageError(f"unknown quantization `{workload.quant}`", hint=f"one of {', '.join(QUANTS)}")
-    if workload.quant is not None and workload.runtime != "transformers":
+    conversion = conversion_of(workload)
+    if conversion is not None and workload.runtime != "transformers":
         raise UsageError(
-            f"--quant is bitsandbytes under transformers; {workload.runtime} quantizes otherwise",
+            f"--quant is what transformers does while it loads; {workload.runtime} quantizes otherwise",
             hint="audit a repository whose weights are quantized",
         )
+    if conversion is not None and conversion.note is not None:
+        assumptions.append(conversion.note)
     return Setting(
         batch_size=given(_at_least_one(workload.batch_size, "batch size"), "workload"),
         prompt_tokens=prompt,
@@ -75,7 +78,7 @@ def settle(facts: ModelFacts, workload: Workload) -> Setting:
         dtype=dtype,
         dtype_bits=given(bits_of()[dtype], dtype_where),
         kv=kv,
-        quant=workload.quant,
+        conversion=conversion,
         attention=workload.attention,
         runtime=workload.runtime,
         cache=cache,

@@ -37,14 +37,25 @@ def converts(group: TensorGroup) -> bool:
 
 
 def kept_in_float32(architecture: str | None, dtype: str) -> Callable[[TensorGroup], bool]:
-    """Which tensors the model class keeps in float32 when it is loaded as ``dtype``: `_get_dtype_plan`, transformers 5.23.0."""
+    """Which tensors the model class keeps in float32 when it is loaded as ``dtype``, by the group's pattern."""
+    kept = names_kept_in_float32(architecture, dtype)
+    return lambda group: kept(group.pattern)
+
+
+def names_kept_in_float32(architecture: str | None, dtype: str) -> Callable[[str], bool]:
+    """Which parameters the model class keeps in float32 when it is loaded as ``dtype``: `_get_dtype_plan`, transformers 5.23.0."""
     row = table("load_rules.json")["architectures"].get(architecture, {})
     names = list(row.get("fp32_always", ())) if dtype in ("F16", "BF16") else []
     names += row.get("fp32_under_fp16", ()) if dtype == "F16" else ()
     if not names:
         return lambda _: False
     wanted = re.compile("|".join(name.replace("*", ".*") for name in names))
-    return lambda group: wanted.search(group.pattern) is not None
+    return lambda name: wanted.search(name) is not None
+
+
+def loaded_groups(facts: ModelFacts) -> list[TensorGroup]:
+    """What a runtime builds of the model; an adapter on top is apart."""
+    return [group for group in facts.tensor_groups if group.extra is None and group.role != ADAPTER]
 
 
 def stays_packed(facts: ModelFacts) -> bool:

@@ -7,6 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from hubaudit.errors import CannotAuditError
+from hubaudit.facts.built import built_tensors
 from hubaudit.facts.config_reader import ConfigReader
 from hubaudit.facts.geometry import Geometry, geometry_of, no_config
 from hubaudit.facts.headers import HeaderFacts, header_facts
@@ -91,6 +92,7 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
         layer_plan_reason=plan_reason,
         quantization=quantization,
         kv_cache_dtype=kv_scheme(snapshot.configs),
+        built=() if reader is None or quantization is not None else built_tensors(reader, parameters),
         disagreements=(*testimony.disagreements, *_index_disagreements(snapshot, weights)),
         missing=tuple(_missing(snapshot, has_config=reader is not None, weights=weights)),
     )

@@ -7,6 +7,7 @@ from math import lcm
 from typing import TYPE_CHECKING
 
 from hubaudit.data.dtypes import bits_of, dtype_named
+from hubaudit.estimate.conversion import with_quant
 from hubaudit.estimate.modes import definite, estimate
 from hubaudit.fit.search import largest, longest_by_period
 
@@ -53,7 +54,7 @@ class Scale:
 
     def of_precision(self, dtype: str, quant: str | None) -> int:
         """Bytes with the weights loaded so."""
-        return self._weighed(replace(self._workload, dtype=dtype, quant=quant))
+        return self._weighed(with_quant(replace(self._workload, dtype=dtype), quant))
 
     def _weighed(self, workload: Workload) -> int:
         if workload not in self._known:

@@ -1,0 +1,214 @@
+"""Quantizing while loading, against the libraries themselves: which modules are converted, and the bytes of every tensor."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from fixture_models import made
+
+from hubaudit.estimate.conversion import conversion_of
+from hubaudit.estimate.infer import estimate
+from hubaudit.estimate.quantized_weights import Split, bytes_of, split
+from hubaudit.facts.repository import understand
+from hubaudit.facts.skeleton import described_model_types, usual_class
+from hubaudit.hub import fetch
+from hubaudit.types import ModelFacts, Workload
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+bitsandbytes = pytest.importorskip("bitsandbytes")
+
+pytestmark = pytest.mark.oracle
+
+TEXT = {
+    "hidden_size": 72, "intermediate_size": 88, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "head_dim": 18, "vocab_size": 131, "max_position_embeddings": 64, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+}  # fmt: skip
+EXPERTS = {"num_local_experts": 3, "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+TOWER = {
+    "hidden_size": 32,
+    "intermediate_size": 52,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "image_size": 28,
+    "patch_size": 14,
+}
+#: Small models of random weights: dense, tied and untied, experts, Conv1D, encoders, an encoder with a decoder, multimodal.
+SMALL: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama-untied": ("LlamaForCausalLM", TEXT | {"tie_word_embeddings": False}),
+    "qwen2-tied": ("Qwen2ForCausalLM", TEXT | {"tie_word_embeddings": True}),
+    "mixtral": ("MixtralForCausalLM", TEXT | EXPERTS),
+    "qwen3-moe": ("Qwen3MoeForCausalLM", TEXT | EXPERTS),
+    "gpt2": ("GPT2LMHeadModel", {"n_embd": 36, "n_layer": 2, "n_head": 2, "vocab_size": 97, "n_positions": 32}),
+    "t5": ("T5ForConditionalGeneration", {"d_model": 40, "d_kv": 10, "d_ff": 56, "num_layers": 2, "num_heads": 4, "vocab_size": 99}),
+    "bert": ("BertForMaskedLM", {k: v for k, v in TEXT.items() if k not in ("num_key_value_heads", "head_dim")}),
+    "llava": ("LlavaForConditionalGeneration", {
+        "text_config": TEXT | {"model_type": "llama", "tie_word_embeddings": False}, "vision_config": TOWER | {"model_type": "clip_vision_model"},
+        "image_token_index": 5,
+    }),
+    "qwen2-vl": ("Qwen2VLForConditionalGeneration", {
+        "text_config": {k: v for k, v in TEXT.items() if k != "head_dim"} | {"rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 4]}},
+        "vision_config": {"depth": 2, "embed_dim": 32, "hidden_size": 72, "num_heads": 2, "mlp_ratio": 2, "patch_size": 14},
+        "image_token_id": 5, "video_token_id": 6, "vision_start_token_id": 7, "vision_end_token_id": 8,
+    }),
+    "idefics3": ("Idefics3ForConditionalGeneration", {
+        "text_config": TEXT | {"model_type": "llama"}, "vision_config": TOWER, "image_token_id": 5, "scale_factor": 2,
+    }),
+}  # fmt: skip
+NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+HOW: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "int8": ({"load_in_8bit": True}, {"quant": "int8"}),
+    "nf4": (NF4, {"quant": "nf4"}),
+    "fp4-double": (
+        {"load_in_4bit": True, "bnb_4bit_quant_type": "fp4", "bnb_4bit_use_double_quant": True},
+        {"quant": "fp4", "bnb_4bit_use_double_quant": True},
+    ),
+    "nf4-double-in-bf16": (
+        NF4 | {"bnb_4bit_use_double_quant": True, "bnb_4bit_quant_storage": "bfloat16"},
+        {"quant": "nf4", "bnb_4bit_use_double_quant": True, "bnb_4bit_quant_storage": "bfloat16"},
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        transformers.utils.logging.set_verbosity_error()
+        yield
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A function from a small model's name to the folder that it is saved in, made once."""
+    folders: dict[str, Path] = {}
+
+    def folder(name: str) -> Path:
+        if name not in folders:
+            class_name, said = SMALL[name]
+            made_class = getattr(transformers, class_name)
+            torch.manual_seed(1)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model = made_class(made_class.config_class(**json.loads(json.dumps(said)))).to(torch.bfloat16)
+                folders[name] = tmp_path_factory.mktemp(name)
+                model.save_pretrained(folders[name])
+        return folders[name]
+
+    return folder
+
+
+def stored(tensor: Any) -> int:
+    """Bytes of a tensor's storage."""
+    return int(tensor.untyped_storage().nbytes())
+
+
+def held(module: Any) -> dict[str, int]:
+    """The tensors that a quantized layer of bitsandbytes holds for its weight, by what they are."""
+    weight = module.weight
+    if isinstance(module, bitsandbytes.nn.Linear8bitLt):
+        assert weight.CB is None or weight.CB.data_ptr() == weight.data.data_ptr()
+        return {"weight_bytes": stored(weight.data), "row_scale_bytes": stored(weight.SCB)}
+    state = weight.quant_state
+    sizes = {
+        "packed_bytes": stored(weight.data),
+        "absmax_bytes": stored(state.absmax),
+        "code_bytes": stored(state.code),
+    }
+    if state.nested:
+        sizes["code_bytes"] += stored(state.state2.code)
+        sizes |= {"nested_absmax_bytes": stored(state.state2.absmax), "offset_bytes": stored(state.offset)}
+    return sizes
+
+
+@pytest.mark.parametrize("how", HOW)
+@pytest.mark.parametrize("name", SMALL)
+def test_every_tensor_of_bitsandbytes_to_the_byte(name: str, how: str, saved: Any) -> None:
+    """A model loaded by transformers with bitsandbytes on the CPU: the converted modules, each of their tensors, and all weights together."""
+    config, asked = HOW[how]
+    loaded = getattr(transformers, SMALL[name][0]).from_pretrained(
+        saved(name), quantization_config=transformers.BitsAndBytesConfig(**config), device_map="cpu"
+    )
+    layers = (bitsandbytes.nn.Linear4bit, bitsandbytes.nn.Linear8bitLt)
+    theirs = {f"{path}.weight": held(module) for path, module in loaded.named_modules() if isinstance(module, layers)}
+    workload = Workload(**asked)
+    facts, conversion = understand(fetch(str(saved(name)))), conversion_of(workload)
+    assert conversion is not None
+    found = split(facts, conversion, "BF16")
+    assert found is not None
+    ours = {
+        weight.name: {part: bytes_of(formula, weight, conversion, 2) for part, formula in conversion.parts.items()}
+        for weight in found.converted
+    }
+    assert ours == theirs
+    weights = next(part for part in estimate(facts, workload).components if part.id == "weights")
+    others = {
+        parameter.data_ptr(): stored(parameter) for path, parameter in loaded.named_parameters() if path not in theirs
+    }
+    assert weights.bytes == sum(sum(sizes.values()) for sizes in theirs.values()) + sum(others.values())
+    assert weights.exactness == "exact"
+
+
+@pytest.mark.parametrize("model_type", described_model_types())
+def test_the_converted_modules_are_those_that_transformers_converts(model_type: str) -> None:
+    """Class defaults of every described model type: the modules that become layers of bitsandbytes are the predicted ones."""
+    facts, model = _of_class_defaults(model_type)
+    found = _split(facts, None)
+    if found.is_certain:
+        assert _names(found) == _converted_by_transformers(model, None)
+
+
+@pytest.mark.parametrize("model_type", ["llama", "t5", "mixtral"])
+def test_a_skip_list_takes_the_place_of_what_is_kept_by_default(model_type: str) -> None:
+    """Keys match the start of a name as a pattern, or its end, and an untied head that is not listed is converted."""
+    facts, model = _of_class_defaults(model_type)
+    skip = ["q_proj", r"model.layers.\d*1", "encoder.block.0.layer.0"]
+    found = _split(facts, tuple(skip))
+    assert found.is_certain == (model_type != "t5")
+    tied = {name.removesuffix(".weight") for name in model.all_tied_weights_keys}
+    assert _names(found) == _converted_by_transformers(model, skip) - tied
+
+
+def _split(facts: ModelFacts, skip: tuple[str, ...] | None) -> Split:
+    conversion = conversion_of(Workload(quant="int8", llm_int8_skip_modules=skip))
+    assert conversion is not None
+    found = split(facts, conversion, "BF16")
+    assert found is not None
+    return found
+
+
+def _names(found: Split) -> set[str]:
+    return {weight.name.removesuffix(".weight") for weight in found.converted}
+
+
+def _of_class_defaults(model_type: str) -> tuple[ModelFacts, Any]:
+    made_class = getattr(transformers, usual_class(model_type), None)
+    if made_class is None:
+        pytest.skip("not exported")
+    try:
+        config = made_class.config_class()
+        said = json.loads(config.to_json_string(use_diff=False)) | {"architectures": [made_class.__name__]}
+        with torch.device("meta"):
+            model = made_class(config)
+    except Exception:  # noqa: BLE001 -- whatever a class raises, it refuses its own defaults
+        pytest.skip("the class refuses its own defaults")
+    facts = understand(made(said))
+    if not facts.built:
+        pytest.skip("the configuration leaves something open")
+    return facts, model
+
+
+def _converted_by_transformers(model: Any, skip: list[str] | None) -> set[str]:
+    from transformers.integrations.bitsandbytes import replace_with_bnb_linear
+    from transformers.quantizers.base import HfQuantizer
+
+    keys = HfQuantizer.get_modules_to_not_convert(model, skip, model._keep_in_fp32_modules)
+    config = transformers.BitsAndBytesConfig(load_in_8bit=True)
+    replaced = replace_with_bnb_linear(model, modules_to_not_convert=keys, quantization_config=config)
+    return {name for name, module in replaced.named_modules() if isinstance(module, bitsandbytes.nn.Linear8bitLt)}
