@@ -20,7 +20,9 @@ _COMMANDS = {
     "gpus": ("hubaudit.cli.gpus", "List the accelerators that --gpu knows, and what a process can use of each."),
     "rules": ("hubaudit.cli.rules", "List what an audit looks for in a repository, or show a rule's help page."),
     "card": ("hubaudit.cli.card", "Check or write the memory section of model cards, and check their claims."),
+    "badge": ("hubaudit.cli.badge", "Draw a badge: parameters, memory, or whether it fits."),
     "bundle": ("hubaudit.cli.bundle", "Save all that an audit reads in one small file."),
+    "action": ("hubaudit.cli.action", "Run as a step of GitHub Actions, with inputs from the environment."),
 }
 
 _EPILOG = """\b

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from hubaudit.errors import HubauditError
     from hubaudit.types import Hardware, Report
 
-_FORMATS = ("human", "json", "jsonl", "csv", "markdown", "github", "sarif")
-_OF_FINDINGS = ("github", "sarif")
+_FORMATS = ("human", "json", "jsonl", "csv", "markdown", "agent", "github", "sarif")
+_FOR_MACHINES = ("agent", "github", "sarif")
 _SIDE_BY_SIDE = 4
 _NEEDED_LATER = {
     "human": ("hubaudit.auditing", "rich.console", "hubaudit.report.human"),
@@ -34,6 +34,7 @@ _NEEDED_LATER = {
     "jsonl": ("hubaudit.auditing", "hubaudit.report.wire"),
     "csv": ("hubaudit.auditing", "hubaudit.report.tabular"),
     "markdown": ("hubaudit.auditing", "hubaudit.report.tabular"),
+    "agent": ("hubaudit.auditing", "hubaudit.report.agent"),
     "github": ("hubaudit.auditing", "hubaudit.report.github"),
     "sarif": ("hubaudit.auditing", "hubaudit.report.sarif"),
 }
@@ -95,7 +96,7 @@ def command(
     options["llm_int8_skip_modules"] = options["llm_int8_skip_modules"] or None
     gate = gate_of(fail_on, ignore)
     hardware = devices(gpu_names, memories, must_fit="fit" in fail_on)
-    audited = _audited(repos, options, hardware, access, output_format)
+    audited = read_and_audit(repos, options, hardware, access, output_format)
     results = [result if isinstance(result, tuple) else gate.applied(result) for result in audited]
     _deliver(results, output_format, output, with_explanation=with_explanation)
     return _end(results, gate)
@@ -114,7 +115,7 @@ def devices(gpus: tuple[str, ...], memories: tuple[str, ...], *, must_fit: bool)
     return (*(device for devices in named for device in devices), *map(hardware_of_size, memories))
 
 
-def _audited(
+def read_and_audit(
     repos: tuple[str, ...],
     workload: dict[str, Any],
     hardware: tuple[Hardware, ...],
@@ -192,8 +193,8 @@ def _text(results: list[Report | tuple[str, HubauditError]], output_format: str)
 
     if output_format == "csv":
         return to_csv(results)
-    if output_format in _OF_FINDINGS:
-        return _findings_text(results, output_format)
+    if output_format in _FOR_MACHINES:
+        return _machine_text(results, output_format)
     if output_format == "markdown":
         return "\n".join(
             error_to_markdown(*result) if isinstance(result, tuple) else to_markdown(result) for result in results
@@ -204,8 +205,12 @@ def _text(results: list[Report | tuple[str, HubauditError]], output_format: str)
     return json.dumps(rows[0] if len(rows) == 1 else rows, ensure_ascii=False, indent=2) + "\n"
 
 
-def _findings_text(results: list[Report | tuple[str, HubauditError]], output_format: str) -> str:
-    """What a machine that shows findings reads. In a step of GitHub Actions the summary of the run gets its page too."""
+def _machine_text(results: list[Report | tuple[str, HubauditError]], output_format: str) -> str:
+    """What a machine reads. In a step of GitHub Actions the summary of the run gets its page too."""
+    if output_format == "agent":
+        from hubaudit.report.agent import to_agent
+
+        return to_agent(results)
     if output_format == "sarif":
         from hubaudit.report.sarif import to_sarif
 
