@@ -19,6 +19,7 @@ from hubaudit.cli.options import (
     quant_options,
     training_options,
 )
+from hubaudit.cli.plot import check_plot, write_plot
 
 if TYPE_CHECKING:
     from hubaudit.cli.gate import Gate
@@ -77,6 +78,9 @@ _NEEDED_LATER = {
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, allow_dash=True), help="Write to FILE instead of stdout."
 )
+@click.option(
+    "--plot", metavar="FILE", help="Draw it too: FILE.svg, FILE.html, or FILE.png (pip install 'hubaudit[plot]')."
+)
 @access_options
 def command(
     repos: tuple[str, ...],
@@ -84,6 +88,7 @@ def command(
     as_json: bool,
     with_explanation: bool,
     output: str | None,
+    plot: str | None,
     gpu_names: tuple[str, ...],
     memories: tuple[str, ...],
     fail_on: tuple[str, ...],
@@ -94,11 +99,15 @@ def command(
     access = {name: options.pop(name) for name in ("revision", "token", "cache_dir", "offline", "file")}
     output_format = "json" if as_json else output_format
     options["llm_int8_skip_modules"] = options["llm_int8_skip_modules"] or None
+    check_plot(plot)
     gate = gate_of(fail_on, ignore)
     hardware = devices(gpu_names, memories, must_fit="fit" in fail_on)
     audited = read_and_audit(repos, options, hardware, access, output_format)
     results = [result if isinstance(result, tuple) else gate.applied(result) for result in audited]
     _deliver(results, output_format, output, with_explanation=with_explanation)
+    reports = [result for result in results if not isinstance(result, tuple)]
+    if plot and reports:
+        write_plot(reports, plot)
     return _end(results, gate)
 
 

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from hubaudit.report.bar import bar_lines
 from hubaudit.report.explain import explain
 from hubaudit.report.holdings import PARTS_HEAD, WEIGHTS_HEAD, part_rows, size_line, weights_rows
 from hubaudit.report.phrases import (
@@ -46,6 +47,8 @@ def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
     parts: list[RenderableType] = [Text(title(report), style="bold"), _indented(_facts(report)), *_holdings(report)]
     parts += [_head("Memory"), _indented(Text(clean(workload_line(report.workload)), style="dim"))]
     parts.append(_indented(_components(report)))
+    bars = bar_lines(report)
+    parts += [Text(""), _indented(Text("\n".join(bars), style="dim"))] if bars else []
     if report.estimate.phases:
         parts += [_head("Phases of a step"), _indented(_phases(report))]
     if report.estimate.devices:
