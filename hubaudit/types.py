@@ -568,6 +568,45 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExactPhase:
+    """A stretch of a traced run: what ``torch.cuda`` would report at its end, and the largest that it would have reported within it."""
+
+    name: str
+    allocated_bytes: int
+    reserved_bytes: int
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactFit:
+    """Whether the traced run ends well on a device, by replaying it with that much memory.
+
+    ``capacity_bytes`` is what the allocator can have: the device's usable bytes without the CUDA context. ``needed_bytes`` and
+    ``needed_expandable_bytes`` are the fewest in which it runs, without and with expandable segments.
+    """
+
+    hardware: Hardware
+    capacity_bytes: int
+    fits: bool
+    fits_expandable: bool
+    needed_bytes: int
+    needed_expandable_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactMemory:
+    """A traced run: ``estimate`` has ``fidelity`` exact, its components are those of the peak. ``label`` says what it claims to be."""
+
+    label: str
+    estimate: Estimate
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    phases: tuple[ExactPhase, ...]
+    fits: tuple[ExactFit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """One audit, whole."""
 
@@ -578,3 +617,4 @@ class Report:
     variants: tuple[Variant, ...] = ()
     fit: tuple[Fit, ...] = ()
     findings: tuple[Finding, ...] = ()
+    exact: ExactMemory | None = None

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hubaudit.cli.exact import chosen, exact_options, with_exact
 from hubaudit.cli.gate import gate_of, gate_options
 from hubaudit.cli.options import (
     access_options,
@@ -22,6 +23,7 @@ from hubaudit.cli.options import (
 from hubaudit.cli.plot import check_plot, write_plot
 
 if TYPE_CHECKING:
+    from hubaudit.cli.exact import ExactChoice
     from hubaudit.cli.gate import Gate
     from hubaudit.errors import HubauditError
     from hubaudit.types import Hardware, Report
@@ -69,6 +71,7 @@ _NEEDED_LATER = {
 @device_options
 @training_options
 @hardware_options
+@exact_options
 @gate_options
 @click.option(
     "--format", "output_format", type=click.Choice(_FORMATS), default="human", show_default=True, help="What to print."
@@ -93,6 +96,9 @@ def command(
     memories: tuple[str, ...],
     fail_on: tuple[str, ...],
     ignore: tuple[str, ...],
+    exact: bool,
+    timeline: str | None,
+    memory_snapshot: str | None,
     **options: Any,
 ) -> int:
     """Audit one model or several: what each is, what memory it needs, and what is wrong with its repository."""
@@ -101,8 +107,9 @@ def command(
     options["llm_int8_skip_modules"] = options["llm_int8_skip_modules"] or None
     check_plot(plot)
     gate = gate_of(fail_on, ignore)
+    choice = chosen(wanted=exact, timeline=timeline, memory_snapshot=memory_snapshot, repos=len(repos))
     hardware = devices(gpu_names, memories, must_fit="fit" in fail_on)
-    audited = read_and_audit(repos, options, hardware, access, output_format)
+    audited = read_and_audit(repos, options, hardware, access, output_format, choice)
     results = [result if isinstance(result, tuple) else gate.applied(result) for result in audited]
     _deliver(results, output_format, output, with_explanation=with_explanation)
     reports = [result for result in results if not isinstance(result, tuple)]
@@ -130,6 +137,7 @@ def read_and_audit(
     hardware: tuple[Hardware, ...],
     access: dict[str, Any],
     output_format: str,
+    choice: ExactChoice | None = None,
 ) -> list[Report | tuple[str, HubauditError]]:
     """Read all subjects side by side, then work them out in order. While the Hub answers, what the answer needs is imported."""
     from concurrent.futures import ThreadPoolExecutor
@@ -150,7 +158,10 @@ def read_and_audit(
         asked = Workload(**workload)
         for repo in repos:
             try:
-                results.append(audit_snapshot(reading[repo].result(), asked, hardware))
+                report = audit_snapshot(reading[repo].result(), asked, hardware)
+                results.append(
+                    with_exact(reading[repo].result(), report, choice) if choice and choice.wanted else report
+                )
             except HubauditError as error:
                 results.append((repo, error))
     finally:  # at the end nothing is under way; who interrupts does not wait for what is

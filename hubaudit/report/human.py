@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hubaudit.report.bar import bar_lines
+from hubaudit.report.exact import FITS, PHASES, SIDE_BY_SIDE, exact_phases, fit_rows, side_by_side
 from hubaudit.report.explain import explain
 from hubaudit.report.holdings import PARTS_HEAD, WEIGHTS_HEAD, part_rows, size_line, weights_rows
 from hubaudit.report.phrases import (
@@ -32,11 +33,11 @@ from hubaudit.report.phrases import (
 from hubaudit.units import format_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from rich.console import RenderableType
 
-    from hubaudit.types import Finding, Report
+    from hubaudit.types import Estimate, ExactMemory, Finding, Report
 
 _SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _VERDICT_STYLE = {"fits": "green", "tight": "yellow", "no": "red", "unknown": "cyan"}
@@ -49,6 +50,8 @@ def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
     parts.append(_indented(_components(report)))
     bars = bar_lines(report)
     parts += [Text(""), _indented(Text("\n".join(bars), style="dim"))] if bars else []
+    if report.exact is not None:
+        parts += _exact(report.exact, report.estimate)
     if report.estimate.phases:
         parts += [_head("Phases of a step"), _indented(_phases(report))]
     if report.estimate.devices:
@@ -59,7 +62,11 @@ def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
         parts += [_bullets(remarks)] if remarks else []
     if report.variants:
         parts += [_head("The same workload with other weights"), _indented(_variants(report))]
-    notes = [*report.estimate.assumptions, *report.facts.missing]
+    notes = [
+        *(report.exact.estimate.assumptions if report.exact else ()),
+        *report.estimate.assumptions,
+        *report.facts.missing,
+    ]
     notes += [f"{part.id} left out: {part.reason}" for part in report.estimate.omitted]
     if any(variant.note for variant in report.variants):
         notes.append(next(variant.note for variant in report.variants if variant.note) or "")
@@ -127,6 +134,27 @@ def _numbers(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     for at, name in enumerate(columns):
         table.add_column(name, justify="right" if at else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _exact(exact: ExactMemory, formula: Estimate) -> list[RenderableType]:
+    """Exact beside formula, the run's phases, and what it needs of each device."""
+    made: list[RenderableType] = [_head("Exact, and by formula"), _indented(Text(clean(exact.label), style="dim"))]
+    rows = list(side_by_side(exact, formula))
+    made.append(_indented(_figures(SIDE_BY_SIDE, rows)))
+    made += [_head("Phases of the run"), _indented(_figures(PHASES, list(exact_phases(exact))))]
+    if exact.fits:
+        made += [_head("Does it run there?"), _indented(_figures(FITS, list(fit_rows(exact))))]
+    return made
+
+
+def _figures(columns: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Table:
+    """A name, then numbers."""
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="dim")
+    for at, name in enumerate(columns):
+        table.add_column(name, justify="right" if at else "left", no_wrap=bool(at))
     for row in rows:
         table.add_row(*map(Text, row))
     return table

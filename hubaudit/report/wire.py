@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hubaudit._version import __version__
+from hubaudit.report.exact import to_wire as exact_to_wire
 
 if TYPE_CHECKING:
     from hubaudit.errors import HubauditError
@@ -91,6 +92,7 @@ def to_wire(report: Report) -> dict[str, Any]:
             }
             for finding in report.findings
         ],
+        **_exact(report),
     }
 
 
@@ -111,6 +113,12 @@ def head(name: str) -> dict[str, Any]:
         "tool": {"name": "hubaudit", "version": __version__},
         "subject": {"repo_id": name, "revision": None, "commit": None, "source": None},
     }
+
+
+def _exact(report: Report) -> dict[str, Any]:
+    """The exact block, where it was asked for."""
+    block = exact_to_wire(report)
+    return {} if block is None else {"exact": block}
 
 
 def _facts(facts: ModelFacts) -> dict[str, Any]:

@@ -1,0 +1,68 @@
+"""Makes torch take, on the meta device, the ways it takes on CUDA: attention, dropout, fused optimizers, autocast."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+import torch.optim.optimizer as optimizers
+import torch.utils._foreach_utils as foreach_utils
+
+from hubaudit.exact.attention import attend
+from hubaudit.exact.autocast import Autocast
+from hubaudit.exact.tracer import current
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hubaudit.exact.device import Device
+
+
+@contextmanager
+def as_on_cuda(device: Device) -> Iterator[None]:
+    """While this lasts, meta tensors are treated as tensors of ``device`` would be."""
+    with ExitStack() as stack:
+        for owner, name, replacement in _replacements(device):
+            if hasattr(owner, name):
+                stack.enter_context(patch.object(owner, name, replacement))
+        yield
+
+
+def _replacements(device: Device) -> Iterator[tuple[Any, str, Any]]:
+    yield F, "scaled_dot_product_attention", partial(_attention, device)
+    yield F, "dropout", partial(_dropout, F.dropout)
+    yield torch.cuda, "empty_cache", _empty_cache
+    for owner in (foreach_utils, optimizers):
+        for name in ("_get_foreach_kernels_supported_devices", "_get_fused_kernels_supported_devices"):
+            if hasattr(owner, name):
+                yield owner, name, _with_meta(getattr(owner, name))
+
+
+def _attention(device: Device, *args: Any, **kwargs: Any) -> Any:
+    autocast = Autocast.current()
+    if autocast is not None:
+        args, kwargs = autocast.lowered(args, kwargs)
+    return attend(device, *args, **kwargs)
+
+
+def _dropout(
+    plain: Callable[..., Any], input: Any, p: float = 0.5, training: bool = True, inplace: bool = False
+) -> Any:
+    """CUDA drops with one kernel, which keeps a mask of bytes."""
+    if not training or p == 0.0:
+        return plain(input, p, training, inplace)
+    return torch.native_dropout(input, p, True)[0]
+
+
+def _empty_cache() -> None:
+    tracer = current()
+    if tracer is not None:
+        tracer.empty_cache()
+
+
+def _with_meta(plain: Callable[[], list[str]]) -> Callable[[], list[str]]:
+    return lambda: [*plain(), "meta"]

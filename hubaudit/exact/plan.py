@@ -1,0 +1,109 @@
+"""What exact mode is asked to run, free of the command line's words: one record for tests, tools and the audit alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from hubaudit.errors import UsageError
+
+if TYPE_CHECKING:
+    from hubaudit.types import Workload
+
+_PLAIN_RECIPES = ("fp32", "bf16", "fp16")
+_AMP_RECIPES = {"amp": "bf16", "amp-fp16": "fp16"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A run: ``tokens`` are the prompt's, or a training sequence's.
+
+    ``quant`` is ``nf4``, ``fp4`` or ``None``; ``autocast`` the type of a mixed-precision step. ``holds_outputs``: the outputs live on
+    through the backward pass, as in loops that keep them in a variable. ``upcasts_base``: peft's prepare_model_for_kbit_training runs.
+    """
+
+    mode: Literal["infer", "train"]
+    batch_size: int
+    tokens: int
+    new_tokens: int = 0
+    dtype: str = "bf16"
+    attention: str = "sdpa"
+    quant: str | None = None
+    double_quant: bool = False
+    autocast: str | None = None
+    optimizer: str = "adamw"
+    steps: int = 2
+    grad_accum: int = 1
+    checkpointing: bool = False
+    holds_outputs: bool = False
+    lora_rank: int | None = None
+    lora_targets: str | None = None
+    lora_variant: str = "lora"
+    lora_dropout: bool = False
+    modules_to_save: tuple[str, ...] = ()
+    upcasts_base: bool = False
+    uses_cache: bool | None = None
+
+
+def plan_of(workload: Workload) -> Plan:
+    """The plan for a workload in which nothing is left open (as :func:`hubaudit.estimate.modes.definite` returns).
+
+    Raises:
+        UsageError: what is asked for is outside exact mode, which says so rather than leave it out.
+    """
+    _refuse_what_is_outside(workload)
+    if workload.mode != "train":
+        return Plan(
+            mode="infer",
+            batch_size=workload.batch_size,
+            tokens=workload.prompt_tokens or 1,
+            new_tokens=workload.new_tokens or 0,
+            dtype=workload.dtype or "bf16",
+            attention=workload.attention,
+            quant=workload.quant,
+            double_quant=workload.bnb_4bit_use_double_quant,
+        )
+    recipe = workload.recipe or "bf16"
+    if recipe not in _PLAIN_RECIPES and recipe not in _AMP_RECIPES:
+        raise UsageError(
+            f"exact mode does not run the recipe {recipe}", hint="it runs fp32, bf16, fp16, amp and amp-fp16"
+        )
+    return Plan(
+        mode="train",
+        batch_size=workload.batch_size,
+        tokens=workload.sequence_tokens or 1,
+        dtype="fp32" if recipe in _AMP_RECIPES else recipe,
+        attention=workload.attention,
+        quant=workload.quant,
+        double_quant=workload.bnb_4bit_use_double_quant,
+        autocast=_AMP_RECIPES.get(recipe),
+        optimizer=workload.optimizer or "adamw",
+        grad_accum=workload.grad_accum,
+        checkpointing=workload.gradient_checkpointing is not None,
+        holds_outputs=workload.loss == "held",
+        lora_rank=workload.lora,
+        lora_targets=workload.lora_targets,
+        lora_variant=workload.lora_variant or "lora",
+        lora_dropout=workload.lora_dropout,
+        modules_to_save=workload.modules_to_save,
+        upcasts_base=workload.quant is not None,
+    )
+
+
+def _refuse_what_is_outside(workload: Workload) -> None:
+    outside = {
+        f"--runtime {workload.runtime}": workload.runtime != "transformers",
+        f"--cache {workload.cache}": workload.cache not in (None, "dynamic") and workload.mode != "train",
+        f"--quant {workload.quant}": workload.quant not in (None, "nf4", "fp4"),
+        f"--loss {workload.loss}": workload.loss not in (None, "full", "held"),
+        "--selective-checkpointing": workload.gradient_checkpointing == "selective",
+        f"--checkpoint-every {workload.checkpoint_every}": workload.checkpoint_every > 1,
+        f"--offload {workload.offload}": workload.offload is not None,
+        "several GPUs": workload.gpus > 1 or workload.tp > 1 or workload.pp > 1,
+        "quantized base weights without --lora": workload.mode == "train"
+        and bool(workload.quant)
+        and not workload.lora,
+    }
+    for words, is_outside in outside.items():
+        if is_outside:
+            raise UsageError(f"exact mode does not run {words}", hint="without --exact the estimate is by formula")

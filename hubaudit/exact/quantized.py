@@ -1,0 +1,141 @@
+"""Bitsandbytes' own 4-bit modules on the meta device, with every tensor that a real one holds on the GPU, and none of its values."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hubaudit.exact.plan import Plan
+    from hubaudit.exact.tracer import Tracer
+
+_BLOCK = 64
+_NESTED_BLOCK = 256
+_CUSTOM_KERNEL_ROWS = 1536
+
+
+def quantize(model: Any, plan: Plan) -> None:
+    """Replace the linear layers that transformers would, and give each the tensors of a quantized weight."""
+    import bitsandbytes
+    import torch
+    from transformers import BitsAndBytesConfig
+    from transformers.integrations.bitsandbytes import replace_with_bnb_linear
+    from transformers.quantizers.base import HfQuantizer
+
+    asked = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type=plan.quant,
+        bnb_4bit_use_double_quant=plan.double_quant,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+    kept = HfQuantizer.get_modules_to_not_convert(model, None, model._keep_in_fp32_modules)
+    replace_with_bnb_linear(model, kept, asked)
+    for module in model.modules():
+        if isinstance(module, bitsandbytes.nn.Linear4bit):
+            _fill(module, plan)
+    model.is_loaded_in_4bit = True
+    model.quantization_method = "bitsandbytes"
+
+
+def _fill(module: Any, plan: Plan) -> None:
+    import torch
+    from bitsandbytes.functional import QuantState
+    from bitsandbytes.nn import Params4bit
+
+    rows, columns = module.out_features, module.in_features
+    blocks = math.ceil(rows * columns / _BLOCK)
+    packed = torch.empty(((rows * columns + 1) // 2, 1), dtype=torch.uint8, device="meta")
+    state: dict[str, Any] = {
+        "absmax": torch.empty(blocks, dtype=torch.uint8 if plan.double_quant else torch.float32, device="meta"),
+        "shape": torch.Size((rows, columns)),
+        "dtype": torch.bfloat16,
+        "blocksize": _BLOCK,
+        "code": torch.empty(16, dtype=torch.float32, device="meta"),
+        "quant_type": plan.quant,
+    }
+    if plan.double_quant:
+        nested = QuantState(
+            absmax=torch.empty(math.ceil(blocks / _NESTED_BLOCK), dtype=torch.float32, device="meta"),
+            blocksize=_NESTED_BLOCK,
+            code=torch.empty(256, dtype=torch.float32, device="meta"),
+            dtype=torch.float32,
+        )
+        state |= {"offset": torch.empty((), dtype=torch.float32, device="meta"), "state2": nested}
+    made = QuantState(**state)
+    module._parameters["weight"] = Params4bit(
+        packed,
+        requires_grad=False,
+        quant_state=made,
+        quant_type=plan.quant,
+        compress_statistics=plan.double_quant,
+        bnb_quantized=True,
+        module=module,
+    )
+    module.quant_state = made
+
+
+def state_tensors(model: Any) -> Iterator[Any]:
+    """The scales and codes beside the packed weights."""
+    for module in model.modules():
+        state = getattr(module, "quant_state", None)
+        if state is None:
+            continue
+        yield from (state.absmax, state.code)
+        if state.state2 is not None:
+            yield from (state.offset, state.state2.absmax, state.state2.code)
+
+
+def overrides(tracer: Tracer, *, always_unpacks: bool = False) -> dict[Any, Any]:
+    """Bitsandbytes' products as its CUDA backend does them: by one kernel for few rows, else on a weight unpacked for the moment.
+
+    ``always_unpacks``: versions before 0.50 have the one kernel for a single row only.
+    """
+    import bitsandbytes
+    import torch
+
+    def gemm(
+        tracer: Tracer,
+        a: Any,
+        b: Any,
+        shape: Any,
+        absmax: Any,
+        blocksize: int,
+        quant_type: str,
+        *rest: Any,
+        **named: Any,
+    ) -> Any:
+        names = ("bias", "absmax_8bit", "absmax_code", "absmax_offset")
+        given = dict(zip(names, rest, strict=False)) | named
+        rows, width = a.numel() // a.shape[-1], a.shape[-1]
+        if not always_unpacks and width % blocksize == 0 and _uses_kernel(tracer, a.dtype, rows, shape[0], width):
+            return NotImplemented
+        with tracer:
+            nested = given.get("absmax_8bit")
+            if nested is not None:
+                absmax = torch.empty_like(nested, dtype=torch.float32)
+                absmax = absmax + given["absmax_offset"]  # the scales live as long as the unpacked weight
+            weight = torch.empty(tuple(shape), dtype=a.dtype, device=a.device)
+            product = torch.nn.functional.linear(a, weight, given.get("bias"))
+            del weight, absmax
+            return product
+
+    operator = getattr(torch.ops.bitsandbytes, "gemm_4bit", None)
+    return {} if operator is None or not bitsandbytes else {operator.default: gemm}
+
+
+def _uses_kernel(tracer: Tracer, dtype: Any, rows: int, columns: int, width: int) -> bool:
+    """Bitsandbytes' own choice, asked of its function where it can be asked without a GPU."""
+    if rows > _CUSTOM_KERNEL_ROWS or tracer.device is None:
+        return False
+    from unittest.mock import patch
+
+    try:
+        from bitsandbytes.backends.cuda import ops
+    except (ImportError, RuntimeError, AttributeError, OSError):
+        return rows == 1
+    device = tracer.device
+    properties = (device.processors, *device.capability)
+    with patch.object(ops, "_gpu_dispatch_props", lambda index: properties):
+        return bool(ops._gemm_4bit_use_custom_cuda(0, dtype, rows, columns, width))
