@@ -23,6 +23,7 @@ _COMMANDS = {
     "card": ("hubaudit.cli.card", "Check or write the memory section of model cards, and check their claims."),
     "badge": ("hubaudit.cli.badge", "Draw a badge: parameters, memory, or whether it fits."),
     "bundle": ("hubaudit.cli.bundle", "Save all that an audit reads in one small file."),
+    "schema": ("hubaudit.cli.schema", "Print the JSON Schema of --format json."),
     "action": ("hubaudit.cli.action", "Run as a step of GitHub Actions, with inputs from the environment."),
 }
 
