@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -51,8 +51,7 @@ class Plan:
 
     def answer_key(self, revision: str | None) -> str:
         """Names all that a row depends on beside the commit: the plan, the revision that was asked for, and this very program."""
-        text = json.dumps([self.as_json(), revision, program_digest()], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return _answer_key(self, revision)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +85,12 @@ def given(workload: Workload) -> dict[str, Any]:
         for name in workload.__slots__
         if name == "mode" or getattr(workload, name) != getattr(plain, name)
     }
+
+
+@lru_cache(maxsize=1000)
+def _answer_key(plan: Plan, revision: str | None) -> str:
+    text = json.dumps([plan.as_json(), revision, program_digest()], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 @cache

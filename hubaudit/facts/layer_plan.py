@@ -8,6 +8,7 @@ cache that ``generate`` makes by default). A model type that the tables do not h
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hubaudit.facts.layer_kinds import tensors_of
@@ -75,6 +76,7 @@ class _Planner:
         self._whole = whole
         self._counted = self._scope({})
         self._overrides = self._per_layer_overrides()
+        self._alike: dict[str, LayerSpec] = {}
 
     def plan(self) -> tuple[LayerSpec, ...]:
         """All layers; ``NotKnownError`` where a value that one of them needs is not known."""
@@ -85,19 +87,27 @@ class _Planner:
         return tuple(self._layer(index, types) for index in range(count))
 
     def _layer(self, index: int, types: list[str]) -> LayerSpec:
+        """One layer; those of one type whose formulas do not look at the layer's place are worked out once."""
+        known = None if str(index) in self._overrides else self._alike.get(types[index])
+        return self._worked_out(index, types) if known is None else replace(known, index=index)
+
+    def _worked_out(self, index: int, types: list[str]) -> LayerSpec:
         given: dict[str, Json] = {"layer": index, "layers": len(types), "type": types[index], "types": list(types)}
         scope = self._scope(given, self._overrides.get(str(index), NOTHING))
         scope.wheres.update(self._counted.wheres)
         kind = self._kind(types[index], scope)
         owner = None if self._row.shares is None else scope.evaluate(self._row.shares)
         tensors = tensors_of(kind if owner is None else _named(self._row.shared_kind, scope), scope)
-        return LayerSpec(
+        layer = LayerSpec(
             index=index,
             kind=kind,
             tensors=tensors,
             where="; ".join([*scope.wheres, self._row.source]),
             shares_cache_with=owner,
         )
+        if not scope.depends_on_layer and str(index) not in self._overrides:
+            self._alike[types[index]] = layer
+        return layer
 
     def _kind(self, layer_type: str, scope: Scope) -> str:
         kind = self._row.kinds.get(layer_type)

@@ -45,6 +45,7 @@ class Scope:
         self._overrides = overrides
         self._open: list[str] = []
         self.wheres: dict[str, None] = {}
+        self.depends_on_layer = False
 
     def evaluate(self, formula: str) -> Any:
         """The value of ``formula``; ``NotKnownError`` where one of the values that it really needs is not known."""
@@ -60,6 +61,7 @@ class Scope:
     def name(self, name: str) -> Any:
         """The value of one name."""
         if name in self._given:
+            self.depends_on_layer = self.depends_on_layer or name == "layer"
             return self._given[name]
         if name in self._dimensions and name not in self._open:
             self._open.append(name)

@@ -270,8 +270,9 @@
       const line = element("tr");
       const verdict = element("td");
       verdict.append(element("span", entry.verdict, `verdict ${entry.verdict}`));
-      const most = entry.batch === null ? "" : `batch ${plain(entry.batch)}, context ${plain(entry.context)}`;
-      line.append(element("td", data.devices[place]), verdict, element("td", `${bytes(entry.headroom)} left`), element("td", most), element("td", entry.reason));
+      const most = entry.batch ? `batch up to ${plain(entry.batch)}, context up to ${plain(entry.context)}` : "";
+      const room = entry.headroom < 0 ? `${bytes(-entry.headroom)} too much` : `${bytes(entry.headroom)} left`;
+      line.append(element("td", data.devices[place]), verdict, element("td", room), element("td", most), element("td", entry.reason));
       table.append(line);
     });
     return table;
