@@ -364,7 +364,8 @@ class Workload:
     ``cache`` is one of the runtime's; ``max_cache_len`` is what a static cache is sized for where that is more than the workload
         needs; ``draft_tokens`` are those that speculative decoding drafts at once, which recurrent states are kept for. ``quant`` is what the weights
     are converted to while they are loaded; the fields after it are called as in transformers' ``BitsAndBytesConfig``, and
-    ``quant_group_size`` is how many weights share a scale where that can be chosen.
+    ``quant_group_size`` is how many weights share a scale where that can be chosen. ``num_beams`` and ``num_return_sequences`` are those of
+    generate(); ``runtime_version`` is the release of transformers, ``None`` for the newest that is described.
 
     Training: ``batch_size`` sequences of ``sequence_tokens`` go through one process at once, ``grad_accum`` times before each update.
     ``recipe`` says which copies of weights and gradients are held in which precision, ``optimizer`` whose states. With
@@ -413,6 +414,9 @@ class Workload:
     bnb_4bit_compute_dtype: str | None = None
     llm_int8_threshold: float = 6.0
     llm_int8_skip_modules: tuple[str, ...] | None = None
+    num_beams: int = 1
+    num_return_sequences: int = 1
+    runtime_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

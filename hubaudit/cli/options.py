@@ -118,6 +118,18 @@ def engine_options(command: F) -> F:
                 "fp8_e5m2 and nvfp4 in vLLM; q8_0, q4_0, q5_1 and more in llama.cpp.",
             ),
             click.option(
+                "--runtime-version",
+                metavar="VERSION",
+                help="transformers: the release that runs it, as 4.38 (logits of the whole prompt). Default: 5.23.",
+            ),
+            click.option("--num-beams", type=click.IntRange(1), default=1, help="transformers: beams of each prompt."),
+            click.option(
+                "--num-return-sequences",
+                type=click.IntRange(1),
+                default=1,
+                help="transformers: sequences that each prompt is continued to.",
+            ),
+            click.option(
                 "--draft-tokens",
                 type=click.IntRange(0),
                 default=0,

@@ -47,6 +47,7 @@ class Conversion:
     matches_weight: bool
     takes_subclasses: bool
     only: tuple[str, ...]
+    is_calibrated: bool
     compute_dtype: str | None
     threshold: float
     exactness: Exactness
@@ -123,6 +124,7 @@ def conversion_of(workload: Workload) -> Conversion | None:
         matches_weight=row.get("matches") == "weight",
         takes_subclasses=row.get("takes_subclasses", False),
         only=tuple(row.get("only", ())),
+        is_calibrated=row.get("calibrated", False),
         compute_dtype=_dtype(workload.bnb_4bit_compute_dtype or "float32", _COMPUTE, "compute dtype")[0]
         if is_four_bit
         else None,

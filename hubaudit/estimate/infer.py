@@ -9,6 +9,7 @@ from hubaudit.data.dtypes import bits_of, short_name
 from hubaudit.errors import UsageError
 from hubaudit.estimate.component import Parts
 from hubaudit.estimate.conversion import bits_of_conversion, with_quant
+from hubaudit.estimate.generation import estimate_generation
 from hubaudit.estimate.parts import adapter_weights, is_pipeline, weights_of_parts
 from hubaudit.estimate.quantized_weights import weights_quantized
 from hubaudit.estimate.runtimes import RUNTIMES
@@ -39,8 +40,10 @@ def estimate(facts: ModelFacts, workload: Workload) -> Estimate:
         raise UsageError("training is not estimated yet", hint="use --mode infer or --mode kv")
     if workload.mode == "kv":
         return _summed(_cache(facts, setting), setting)
-    beside = RUNTIMES[setting.runtime].beside(facts, setting)
     weights = _weights(facts, setting) + _adapter(facts, setting)
+    if setting.runtime == "transformers":
+        return estimate_generation(facts, setting, weights)
+    beside = RUNTIMES[setting.runtime].beside(facts, setting)
     return _summed(weights + _cache(facts, setting) + beside, setting)
 
 

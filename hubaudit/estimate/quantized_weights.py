@@ -11,6 +11,7 @@ from hubaudit.errors import UsageError
 from hubaudit.estimate.component import component, given
 from hubaudit.estimate.conversion import is_kept
 from hubaudit.estimate.expression import evaluate
+from hubaudit.facts.built import is_built_so
 from hubaudit.facts.loading import converts, loaded_groups, names_kept_in_float32
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def split(facts: ModelFacts, conversion: Conversion, dtype: str) -> Split | None
     keys, are_known = conversion.keys(facts.architecture)
     if conversion.skip_modules is not None and facts.tied_embeddings.value and not is_kept("lm_head", keys):
         are_known = False  # transformers would then convert the head and tie it again
-    is_built = bool(facts.built) and sum(prod(tensor.shape) for tensor in facts.built) == total
+    is_built = is_built_so(facts)
     weights = _modules(facts) if is_built else _by_role(groups)
     chosen = [
         weight

@@ -10,10 +10,12 @@ from hubaudit.errors import UsageError
 from hubaudit.estimate.component import Input, given
 from hubaudit.estimate.conversion import conversion_of
 from hubaudit.estimate.kv_dtype import default_quantized, kv_type, runtime_row
+from hubaudit.estimate.releases import release_of
 
 if TYPE_CHECKING:
     from hubaudit.estimate.conversion import Conversion
     from hubaudit.estimate.kv_dtype import KvType
+    from hubaudit.estimate.releases import Release
     from hubaudit.types import ModelFacts, Workload
 
 DEFAULT_PROMPT_TOKENS = 2048
@@ -27,7 +29,7 @@ class Setting:
     """One workload on one model, definite.
 
     ``dtype`` is what floating weights are loaded in and computed with, ``conversion`` what quantizes them on the way, ``kv`` the type of cached keys and values under ``runtime``, ``cache``
-    one of that engine's caches, ``max_cache_len`` the size asked for a static one (0 where none was).
+    one of that engine's caches, ``batch_size`` all sequences at once (beams too), ``max_cache_len`` the size asked for a static one (0 where none was).
     """
 
     batch_size: Input
@@ -43,6 +45,7 @@ class Setting:
     cache: str
     max_cache_len: Input
     draft_tokens: Input
+    release: Release
     assumptions: tuple[str, ...]
 
     @property
@@ -71,7 +74,7 @@ def settle(facts: ModelFacts, workload: Workload) -> Setting:
     if conversion is not None and conversion.note is not None:
         assumptions.append(conversion.note)
     return Setting(
-        batch_size=given(_at_least_one(workload.batch_size, "batch size"), "workload"),
+        batch_size=_sequences(workload),
         prompt_tokens=prompt,
         new_tokens=new,
         encoder_tokens=_encoder_tokens(facts, workload, prompt, assumptions),
@@ -84,6 +87,7 @@ def settle(facts: ModelFacts, workload: Workload) -> Setting:
         cache=cache,
         max_cache_len=given(workload.max_cache_len or 0, "workload"),
         draft_tokens=given(workload.draft_tokens, "workload"),
+        release=_release(workload, assumptions),
         assumptions=tuple(assumptions),
     )
 
@@ -101,6 +105,32 @@ def definite(facts: ModelFacts, workload: Workload) -> Workload:
         cache=setting.cache,
         runtime=setting.runtime,
     )
+
+
+def _sequences(workload: Workload) -> Input:
+    """Sequences at once: generate() repeats each prompt for every beam and for every sequence to return, before the prompt is read."""
+    batch_size = _at_least_one(workload.batch_size, "batch size")
+    beams = _at_least_one(workload.num_beams, "number of beams")
+    returned = _at_least_one(workload.num_return_sequences, "number of sequences to return")
+    if beams > 1 and returned > beams:
+        raise UsageError(f"{beams} beams give no {returned} sequences", hint="--num-return-sequences up to --num-beams")
+    copies = max(beams, returned)
+    if copies > 1 and workload.runtime != "transformers":
+        raise UsageError(
+            "beams and several sequences a prompt are for --runtime transformers", hint="a larger --batch-size"
+        )
+    return given(
+        batch_size * copies, f"workload: batch {batch_size} × {copies} sequences each" if copies > 1 else "workload"
+    )
+
+
+def _release(workload: Workload, assumptions: list[str]) -> Release:
+    release = release_of(workload.runtime_version)
+    if workload.runtime_version is not None:
+        if workload.runtime != "transformers":
+            raise UsageError("only releases of transformers are told apart", hint="leave out --runtime-version")
+        assumptions.append(f"as transformers {release.since} allocates")
+    return release
 
 
 def _as_its_format_runs(facts: ModelFacts, workload: Workload, assumptions: list[str]) -> Workload:

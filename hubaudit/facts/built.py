@@ -5,12 +5,13 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from hubaudit.facts.loading import converts, loaded_groups
 from hubaudit.facts.skeleton import describe
 from hubaudit.types import BuiltTensor
 
 if TYPE_CHECKING:
     from hubaudit.facts.config_reader import ConfigReader
-    from hubaudit.types import ParameterCount
+    from hubaudit.types import ModelFacts, ParameterCount
 
 
 def built_tensors(config: ConfigReader, counted: ParameterCount | None) -> tuple[BuiltTensor, ...]:
@@ -24,3 +25,9 @@ def built_tensors(config: ConfigReader, counted: ParameterCount | None) -> tuple
         return ()
     tensors = tuple(BuiltTensor(tensor.name, found.kinds[tensor.name], tensor.shape) for tensor in found.tensors)
     return tensors if sum(prod(tensor.shape) for tensor in tensors) == counted.loaded else ()
+
+
+def is_built_so(facts: ModelFacts) -> bool:
+    """Whether ``facts.built`` are the weights of these facts, which may be a share of the model that they describe, or more than it."""
+    total = sum(group.parameters or 0 for group in loaded_groups(facts) if converts(group))
+    return bool(facts.built) and sum(prod(tensor.shape) for tensor in facts.built) == total

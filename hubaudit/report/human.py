@@ -16,6 +16,7 @@ from hubaudit.report.holdings import PARTS_HEAD, WEIGHTS_HEAD, part_rows, size_l
 from hubaudit.report.phrases import (
     DEVICE_HEAD,
     FIT_HEAD,
+    PHASES_HEAD,
     band,
     clean,
     device_rows,
@@ -53,7 +54,7 @@ def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
     if report.exact is not None:
         parts += _exact(report.exact, report.estimate)
     if report.estimate.phases:
-        parts += [_head("Phases of a step"), _indented(_phases(report))]
+        parts += [_head(PHASES_HEAD[report.workload.mode]), _indented(_phases(report))]
     if report.estimate.devices:
         parts += [_head("Devices"), _indented(_numbers(DEVICE_HEAD, device_rows(report.estimate)))]
     if report.fit:

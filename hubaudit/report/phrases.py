@@ -88,6 +88,8 @@ def workload_line(workload: Workload) -> str:
         return ", ".join(_training_words(workload))
     words = [
         f"batch {workload.batch_size}",
+        f"{workload.num_beams} beams" if workload.num_beams > 1 else "",
+        f"{workload.num_return_sequences} sequences each" if workload.num_return_sequences > 1 else "",
         f"{workload.prompt_tokens:,} prompt + {workload.new_tokens:,} new tokens",
         f"weights {workload.quant}" if workload.quant else "",
         workload.dtype,
@@ -131,6 +133,10 @@ def _sharing_words(workload: Workload) -> Iterator[str]:
             yield f"{name} {number}"
     if workload.offload:
         yield f"offload {workload.offload}"
+
+
+#: What the phases are phases of, by mode.
+PHASES_HEAD = {"train": "Phases of a step", "infer": "Phases of a run", "kv": "Phases of a run"}
 
 
 def phase_rows(estimate: Estimate) -> list[tuple[str, str, str]]:

@@ -10,6 +10,7 @@ from hubaudit.report.holdings import PARTS_HEAD, WEIGHTS_HEAD, part_rows, size_l
 from hubaudit.report.phrases import (
     DEVICE_HEAD,
     FIT_HEAD,
+    PHASES_HEAD,
     band,
     clean,
     device_rows,
@@ -76,7 +77,12 @@ def to_markdown(report: Report) -> str:
         ],
     )
     if report.estimate.phases:
-        lines += ["", "### Phases of a step", "", *table(("phase", "size", ""), phase_rows(report.estimate))]
+        lines += [
+            "",
+            f"### {PHASES_HEAD[report.workload.mode]}",
+            "",
+            *table(("phase", "size", ""), phase_rows(report.estimate)),
+        ]
     if report.estimate.devices:
         lines += ["", "### Devices", "", *table(DEVICE_HEAD, device_rows(report.estimate))]
     if report.fit:

@@ -66,7 +66,20 @@ def test_nothing_found_is_an_error(capsys: pytest.CaptureFixture[str], monkeypat
     assert err.startswith("error: no accelerator matches `zx81`")
 
 
-DEVICES = ("--gpu", "rtx3070", "--gpu", "h100x8", "--gpu", "4060 ti 16gb", "--gpu", "a2", "--memory", "16GB")
+DEVICES = (
+    "--gpu",
+    "rtx3070",
+    "--gpu",
+    "h100x8",
+    "--gpu",
+    "4060 ti 16gb",
+    "--gpu",
+    "a2",
+    "--memory",
+    "16GB",
+    "--prompt-tokens",
+    "2300",
+)
 
 
 def test_a_person_sees_a_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

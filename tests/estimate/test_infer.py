@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from fixture_models import NAMES, facts_of, made
@@ -52,8 +53,9 @@ def test_every_component_follows_from_its_formula(name: str, mode: str, quant: s
 
 def test_qwen2_weights_and_cache_are_the_published_ones() -> None:
     """988,065,536 bytes in bf16 (494,032,768 × 2; huggingface.co/Qwen/Qwen2-0.5B-Instruct), 12,288 bytes of KV cache a token (vLLM logs)."""
-    made_of = estimate(facts_of(QWEN), Workload(batch_size=4, prompt_tokens=1000, new_tokens=24))
-    assert part(made_of, "weights").bytes == 988_065_536
+    workload = Workload(batch_size=4, prompt_tokens=1000, new_tokens=24)
+    assert part(estimate(facts_of(QWEN), workload), "weights").bytes == 988_065_536
+    made_of = estimate(facts_of(QWEN), replace(workload, mode="kv"))
     assert part(made_of, "kv_cache").bytes == 12_288 * 4 * 1024
     assert part(made_of, "kv_cache").exactness == "exact"
 
@@ -105,7 +107,13 @@ def test_an_encoder_keeps_no_cache() -> None:
         "intermediate_size": 3072, "vocab_size": 30522, "max_position_embeddings": 512,
     }  # fmt: skip
     made_of = estimate(understand(made(config)), Workload())
-    assert {item.id for item in made_of.components} == {"weights", "activations", "workspace", "cuda_context"}
+    assert {item.id for item in made_of.components} == {
+        "weights",
+        "fragmentation",
+        "activations",
+        "workspace",
+        "cuda_context",
+    }
 
 
 @given(

@@ -60,7 +60,7 @@ def test_explanations_put_the_numbers_in() -> None:
     """The formula stands there with names and with numbers, and the rule of thumb as what it is."""
     text = "\n".join(explain(report_on("qwen2-0.5b-instruct")))
     assert "2 * layers * kv_heads * head_dim * batch_size * (prompt_tokens + new_tokens) * kv_bits // 8" in text
-    assert "2 * 24 * 2 * 64 * 1 * (2048 + 512) * 16 // 8" in text
+    assert "2 * 24 * 2 * 64 * 1 * (2048 + 0) * 16 // 8" in text
     assert "rule of thumb 1.2 × weights" in text
     assert "config.json#num_key_value_heads" in text
 

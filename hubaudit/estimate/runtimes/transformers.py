@@ -1,18 +1,16 @@
-"""transformers: its caches, activations of an eager forward pass, and torch's own overheads."""
+"""transformers: its caches. What else lives beside the weights is told by generation.py, phase by phase."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from hubaudit.data import table
-from hubaudit.estimate.activations import forward_components
 from hubaudit.estimate.cache import cache_components
 from hubaudit.estimate.cache_offloaded import offloaded_components
 from hubaudit.estimate.cache_quantized import quantized_components
 from hubaudit.estimate.cache_static import static_components
 from hubaudit.estimate.component import Parts
 from hubaudit.estimate.kv_dtype import TABLE
-from hubaudit.estimate.overhead import cuda_context, workspace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,12 +47,11 @@ def cache(facts: ModelFacts, setting: Setting) -> Parts:
     return _CACHES[setting.cache](facts, setting) + Parts(assumptions=said)
 
 
+def beside(facts: ModelFacts, setting: Setting) -> Parts:
+    """Nothing that stays from the first token to the last."""
+    return Parts()
+
+
 def loaded(facts: ModelFacts, weights: Component) -> Component:
     """The weights as they are: what the weights' formulas count is what transformers holds."""
     return weights
-
-
-def beside(facts: ModelFacts, setting: Setting) -> Parts:
-    """Activations of the prompt, logits, the cuBLAS workspace and the CUDA context."""
-    forward, omitted = forward_components(facts, setting)
-    return Parts(components=(*forward, workspace(), cuda_context()), omitted=omitted)

@@ -70,6 +70,7 @@ def _fullest(facts: ModelFacts, workload: Workload, split: Split) -> tuple[_Held
         total_bytes=made.total_bytes + more.bytes,
         low_bytes=made.low_bytes + more.low_bytes,
         high_bytes=max(one.estimate.high_bytes for one in held) + more.high_bytes,
+        phases=tuple(replace(phase, bytes=phase.bytes + more.bytes) for phase in made.phases),
         assumptions=(*made.assumptions, *_said(facts, split, runtime, fullest.place)),
         devices=tuple(_row(facts, one, split, runtime, more) for one in held),
     )

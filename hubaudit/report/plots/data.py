@@ -25,7 +25,7 @@ KINDS: dict[Category, str] = {
     "Activation": "activations",
     "Workspace": "workspace",
     "Context": "CUDA context",
-    "Fragmentation": "fragmentation",
+    "Fragmentation": "rounding",
 }
 _POINTS = 32
 _TOKENS_WITHOUT_LIMIT = 131_072

@@ -1,0 +1,85 @@
+"""Temporaries of quantized layers: while the model is loaded, and while a prompt is multiplied with packed weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hubaudit.data.dtypes import bits_of
+from hubaudit.estimate.component import component, given, known
+from hubaudit.estimate.quantized_weights import split
+
+if TYPE_CHECKING:
+    from hubaudit.estimate.setting import Setting
+    from hubaudit.types import Component, ModelFacts
+
+#: A 4-bit layer unpacks its weight into the compute dtype and multiplies there; input and output are cast where that is not the model's.
+_FOUR_BIT = (
+    "largest_elements * compute_bits // 8 + batch_size * prompt_tokens * intermediate_size * compute_bits // 8"
+    " + batch_size * prompt_tokens * (hidden_size * compute_bits + intermediate_size * dtype_bits) * casts // 8"
+)
+#: LLM.int8(): the input in 8 bit with a scale a token, the product in int32 and in fp16, and in the model's dtype where that is another.
+_INT8 = "batch_size * prompt_tokens * (hidden_size + 4 + 6 * intermediate_size + casts * intermediate_size * dtype_bits // 8)"
+#: Up to so many tokens bitsandbytes multiplies with packed weights; beyond, that depends on the GPU.
+_PACKED_TOKENS = 4
+_SOURCE = "bitsandbytes 0.50.2, backends/cuda/ops.py (gemm_4bit: dequantize and multiply; int8_linear_matmul, int8_mm_dequant), nn/modules.py"
+_LOADING = "transformers 5.23.0, integrations/bitsandbytes.py: a weight lies on the device in the load dtype until it is quantized"
+
+
+def matrix_temporaries(facts: ModelFacts, setting: Setting) -> Component | None:
+    """What the largest product of the MLP takes under bitsandbytes; ``None`` for other methods, and where widths are not known.
+
+    The lower end is that of a kernel that never unpacks.
+    """
+    conversion = setting.conversion
+    hidden, inner = known(facts.hidden_size), known(facts.intermediate_size)
+    if conversion is None or conversion.method != "bitsandbytes" or hidden is None or inner is None:
+        return None
+    inputs = {
+        "batch_size": setting.batch_size,
+        "prompt_tokens": setting.prompt_tokens,
+        "hidden_size": hidden,
+        "intermediate_size": inner,
+        "dtype_bits": setting.dtype_bits,
+    }
+    compute = conversion.compute_dtype
+    if compute is None:
+        inputs["casts"] = given(int(setting.dtype != "F16"), "1 where the model's dtype is not fp16")
+        return component("dequantization", "Workspace", _INT8, inputs, exactness="formula", source=_SOURCE)
+    found = split(facts, conversion, setting.dtype)
+    if found is None or not found.converted:
+        return None
+    unpacks = setting.batch_size.value * setting.prompt_tokens.value > _PACKED_TOKENS
+    largest = max(weight.elements for weight in found.converted) if unpacks else 0
+    inputs |= {
+        "largest_elements": given(largest, "the largest converted weight; 0 for so few tokens that none is unpacked"),
+        "compute_bits": given(bits_of()[compute], "workload: bnb_4bit_compute_dtype, float32 where not given"),
+        "casts": given(int(setting.dtype != compute), "1 where the compute dtype is not the model's"),
+    }
+    made = component("dequantization", "Workspace", _FOUR_BIT, inputs, exactness="formula", source=_SOURCE)
+    return replace(made, low_bytes=made.bytes - largest * bits_of()[compute] // 8)
+
+
+def loading_temporaries(facts: ModelFacts, setting: Setting) -> Component | None:
+    """The largest weight before it is quantized, which lies beside all that was loaded; ``None`` where nothing is quantized on load."""
+    conversion = setting.conversion
+    if conversion is None or conversion.is_calibrated:
+        return None
+    found = split(facts, conversion, setting.dtype)
+    if found is None or not found.converted:
+        return None
+    inputs = {
+        "largest_elements": given(
+            max(weight.elements for weight in found.converted), "the largest converted weight, before it is quantized"
+        ),
+        "dtype_bits": setting.dtype_bits,
+        "copy_bits": given(16 if conversion.name == "int8" else 0, "LLM.int8() quantizes a copy in fp16"),
+    }
+    return component(
+        "loading",
+        "Workspace",
+        "largest_elements * (dtype_bits + copy_bits) // 8",
+        inputs,
+        exactness="formula",
+        source=_LOADING,
+    )

@@ -1,0 +1,153 @@
+"""A run of generate() under transformers, phase by phase: what is alive while the model is loaded, reads the prompt, and writes a token."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hubaudit.estimate.activations import decode_activations, layer_activations, logits, matrix_activations
+from hubaudit.estimate.component import Parts, component, given, known
+from hubaudit.estimate.cuda_blocks import block_rounding
+from hubaudit.estimate.dequantization import loading_temporaries, matrix_temporaries
+from hubaudit.estimate.overhead import cuda_context, workspace
+from hubaudit.estimate.runtimes import transformers
+from hubaudit.estimate.training.moments import Moment, estimate_at_worst
+from hubaudit.facts.loading import stays_packed
+from hubaudit.types import Component, Omission
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from hubaudit.estimate.setting import Setting
+    from hubaudit.types import Estimate, ModelFacts
+
+_TABLES = "2 * layers * max_positions * head_dim * dtype_bits // 8"
+_NO_CACHE = "the cache's layout is not known"
+
+
+def estimate_generation(facts: ModelFacts, setting: Setting, weights: Parts) -> Estimate:
+    """The worst moment of loading, prefill and decode, and every phase with its own worst.
+
+    ``weights`` are the model's own, with an adapter's. The ends of the band are the largest of all moments', for the truth is no less than any
+    moment's lower end.
+
+    Raises:
+        UsageError: transformers refuses the cache for this model.
+    """
+    standing = (*weights.components, *_beside_weights(facts, setting))
+    after, omitted = _caches(facts, setting)
+    omitted = (*weights.omitted, *omitted, *_unknown(facts, setting))
+    moments = [
+        Moment(phase="load", components=_alive(standing, [loading_temporaries(facts, setting), cuda_context()])),
+        *_prefill(facts, setting, standing),
+        *_decode(facts, setting, standing, after),
+    ]
+    said = (*setting.assumptions, *weights.assumptions, *after.assumptions)
+    if omitted:
+        said = (*said, f"not in the total: {', '.join(part.id for part in omitted)}")
+    made = estimate_at_worst(moments, assumptions=said, omitted=omitted)
+    return replace(
+        made,
+        low_bytes=max(sum(part.low_bytes for part in moment.components) for moment in moments),
+        high_bytes=max(sum(part.high_bytes for part in moment.components) for moment in moments),
+    )
+
+
+def _prefill(facts: ModelFacts, setting: Setting, standing: tuple[Component, ...]) -> Iterator[Moment]:
+    """The prompt's pass: in a layer, in a layer's quantized product, and at the head."""
+    name = "forward" if facts.family in ("encoder", "other") else "prefill"
+    cached, _ = _caches(facts, setting, at_prefill=True)
+    fixed = (*standing, *cached.components)
+    device = (workspace(), cuda_context())
+    yield Moment(phase=name, components=_alive(fixed, [_made(layer_activations(facts, setting)), *device]))
+    product = matrix_temporaries(facts, setting)
+    if product is not None:
+        beside = _made(matrix_activations(facts, setting))
+        yield Moment(phase=name, components=_alive(fixed, [beside, product, *device]))
+    head = _made(logits(facts, setting, of_prompt=True))
+    if head is not None:
+        yield Moment(phase=name, components=_alive(fixed, [head, *device]))
+
+
+def _decode(facts: ModelFacts, setting: Setting, standing: tuple[Component, ...], after: Parts) -> Iterator[Moment]:
+    """The last of the new tokens, when the cache is at its largest."""
+    if not setting.new_tokens.value or facts.family in ("encoder", "other"):
+        return
+    temporaries = [
+        _made(decode_activations(facts, setting, _largest_layer(facts, setting))),
+        _made(logits(facts, setting, of_prompt=False)),
+    ]
+    alive = (*standing, *after.components)
+    yield Moment(phase="decode", components=_alive(alive, [*temporaries, workspace(), cuda_context()]))
+
+
+def _caches(facts: ModelFacts, setting: Setting, *, at_prefill: bool = False) -> tuple[Parts, tuple[Omission, ...]]:
+    """What the cache holds after the last token, or when the prompt was read.
+
+    A cache that grows keeps the whole prompt until the next token, in layers with a window too (transformers 5.23.0, cache_utils.py: what a
+    sliding layer keeps is a view of all keys until then).
+    """
+    if facts.layer_plan is None:
+        return Parts(), (Omission(id="kv_cache", reason=facts.layer_plan_reason or _NO_CACHE),)
+    if at_prefill and "static" not in setting.cache:
+        setting = replace(setting, new_tokens=given(0, "the prompt alone"))
+        if setting.cache == "dynamic":
+            plan = tuple(
+                replace(layer, tensors=tuple(replace(tensor, window_tokens=None) for tensor in layer.tensors))
+                for layer in facts.layer_plan
+            )
+            facts = replace(facts, layer_plan=plan)
+    made = transformers.cache(facts, setting)
+    return made, made.omitted
+
+
+def _largest_layer(facts: ModelFacts, setting: Setting) -> int:
+    """Elements that the layer with the widest entries keeps for a token; 0 where the cache does not grow by copying."""
+    if setting.cache != "dynamic":
+        return 0
+    widths = [
+        sum(
+            tensor.elements_per_token
+            for tensor in layer.tensors
+            if tensor.window_tokens is None and tensor.grows_with != "encoder_tokens"
+        )
+        for layer in facts.layer_plan or ()
+    ]
+    return max(widths, default=0)
+
+
+def _beside_weights(facts: ModelFacts, setting: Setting) -> tuple[Component, ...]:
+    """Rounding of the allocator, and tables that older releases keep in every layer."""
+    made = []
+    if setting.conversion is None and not stays_packed(facts):
+        made.append(block_rounding(facts, setting.dtype, pool_is_warmed=setting.release.pool_is_warmed))
+    layers, positions, head_dim = known(facts.layers), known(facts.max_positions), known(facts.head_dim)
+    if setting.release.rotary_tables and layers and positions and head_dim:
+        inputs = {
+            "layers": layers,
+            "max_positions": positions,
+            "head_dim": head_dim,
+            "dtype_bits": setting.dtype_bits,
+        }
+        made.append(
+            component("rotary_tables", "Buffer", _TABLES, inputs, exactness="formula", source=setting.release.source)
+        )
+    return tuple(part for part in made if part is not None and part.bytes)
+
+
+def _unknown(facts: ModelFacts, setting: Setting) -> Iterator[Omission]:
+    """Why activations and logits are not in the figure, where they are not."""
+    for id_, made in (
+        ("activations", layer_activations(facts, setting)),
+        ("logits", logits(facts, setting, of_prompt=True)),
+    ):
+        if isinstance(made, str):
+            yield Omission(id=id_, reason=made)
+
+
+def _alive(standing: tuple[Component, ...], others: Iterable[Component | None]) -> tuple[Component, ...]:
+    return (*standing, *(part for part in others if part is not None))
+
+
+def _made(found: Component | str | None) -> Component | None:
+    return found if isinstance(found, Component) else None
