@@ -51,6 +51,7 @@ DEPTHS = frozenset(
         "num_layers_per_stack",
     ]
 )
+LISTS = frozenset(["layer_types", "layers_block_type", "hybrid_override_pattern"])
 WINDOWS = frozenset(
     [
         "sliding_window",
@@ -169,16 +170,24 @@ def small_default(model_type: str, *, window: int | None = SMALL_WINDOW) -> Json
 
 
 def shallow(config: Json, layers: int) -> Json:
-    """A published configuration cut to its first ``layers`` layers (more where a kind of layer comes later), lists a layer with them."""
+    """A published configuration cut to its first ``layers`` layers, lists of something for each layer with them."""
     found = copy.deepcopy(config)
     for section in sections(found):
         depths = {section[key] for key in DEPTHS & section.keys() if isinstance(section[key], int)}
+        depths |= {len(section[key]) for key in LISTS & section.keys() if section[key]}
+        if isinstance(section.get("num_kv_shared_layers"), int) and depths:
+            section["num_kv_shared_layers"] = section["num_kv_shared_layers"] * min(layers, *depths) // max(depths)
         for key, value in list(section.items()):
-            if isinstance(value, list | str) and len(value) in depths and len(value) > layers:
+            if _one_a_layer(key, value) and len(value) in depths and len(value) > layers:
                 section[key] = value[:layers]
             elif key in DEPTHS and isinstance(value, int):
                 section[key] = min(value, layers)
     return found
+
+
+def _one_a_layer(key: str, value: Any) -> bool:
+    """Whether a value can hold one item for each layer; strings do where they are a pattern of letters."""
+    return isinstance(value, list) or (isinstance(value, str) and "pattern" in key)
 
 
 # --- running -----------------------------------------------------------------------------------------------------------------
@@ -270,6 +279,7 @@ class Run:
         devices = {parameter.device for parameter in model.parameters()}  # weight normalization leaves some on the CPU
         self.device = next((device for device in devices if device.type == "meta"), next(iter(devices)))
         self.dtype = next(p.dtype for p in model.parameters() if p.is_floating_point())
+        self.asks = False  # whether its code asks for what tensors without data do not have
         self.batch = 0
         self.encoder_tokens = 0
         self.length = 0
@@ -277,10 +287,16 @@ class Run:
     def kept(self, *, batch: int, prompt: int, steps: int, encoder_tokens: int = 0) -> Kept:
         """The tensors that the model keeps after ``prompt`` tokens at once and ``steps`` single tokens."""
         self.batch, self.encoder_tokens = batch, encoder_tokens
-        try:
-            return self._kept(prompt, steps, contextlib.nullcontext())
-        except (NotImplementedError, RuntimeError, KeyError):  # most code never asks; the dispatch mode takes its time
-            return self._kept(prompt, steps, answering())
+        if not self.asks:
+            try:
+                return self._kept(prompt, steps, contextlib.nullcontext())
+            except (
+                NotImplementedError,
+                RuntimeError,
+                KeyError,
+            ):  # most code never asks; the dispatch mode takes its time
+                self.asks = True
+        return self._kept(prompt, steps, answering())
 
     def _kept(self, prompt: int, steps: int, mode: Any) -> Kept:
         token_name = "decoder_input_ids" if self.model.config.is_encoder_decoder else "input_ids"

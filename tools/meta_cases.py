@@ -188,7 +188,6 @@ CASES: dict[str, Case] = {
     "deepseek_v2": Case(set=_EXPERTS | {"moe_intermediate_size": 1408}),
     "dia": Case(tokens=_codebooks(9)),
     "dots1": Case(set={**_EXPERTS, "max_window_layers": 2}),
-    "dots3_note": Case(),
     "electra": Case(set={"is_decoder": True}),
     "emu3": Case(set={"vocabulary_map": {"<image>": 4}}),
     "encoder-decoder": Case(
@@ -265,7 +264,7 @@ CASES: dict[str, Case] = {
             "hybrid_layer_ids": ...,
         }
     ),
-    "mamba2": Case(),
+    "longcat_flash": Case(set={"n_routed_experts": 8, "zero_expert_num": 4, "moe_topk": 2}),
 }
 
 
@@ -281,7 +280,9 @@ CANNOT: dict[str, str] = {
 }
 
 #: Model types whose dimensions are not drawn, and why.
-NOT_DRAWN: dict[str, str] = {}
+NOT_DRAWN: dict[str, str] = {
+    "pix2struct": "its text model's hidden_size must be num_heads × d_kv and the image encoder's width at once, which draws never meet",
+}
 
 
 def case_for(model_type: str) -> Case:

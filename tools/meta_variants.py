@@ -119,5 +119,16 @@ VARIANTS: list[Variant] = [
     ("xlnet", "XLNetLMHeadModel", {"mem_len": 7}),
     ("bart", "BartForCausalLM", {"is_encoder_decoder": False, "decoder_layers": 3, "encoder_layers": 3}),
     ("whisper", "WhisperForConditionalGeneration", {"decoder_layers": 2, "encoder_layers": 4}),
+    ("bert", "BertLMHeadModel", {"is_decoder": False}),
+    ("bert-generation", "BertGenerationDecoder", {"is_decoder": False}),
+    ("roberta", "RobertaForCausalLM", {"is_decoder": ...}),
+    ("falcon_mamba", "FalconMambaForCausalLM", {"intermediate_size": 512}),
+    ("cohere2", "Cohere2ForCausalLM", {"head_dim": 96}),
+    (
+        "moonshine",
+        "MoonshineForConditionalGeneration",
+        {"encoder_num_attention_heads": 4, "encoder_num_key_value_heads": 4},
+    ),
+    ("pix2struct", "Pix2StructForConditionalGeneration", {"text_config.num_heads": 24, "text_config.d_kv": 32}),
     ("t5", "T5ForConditionalGeneration", {"num_decoder_layers": 2, "num_layers": 3}),
 ]

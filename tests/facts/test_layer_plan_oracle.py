@@ -36,10 +36,11 @@ pytestmark = pytest.mark.oracle
 ROOT = Path(__file__).resolve().parents[2]
 CORPUS = ROOT.parent / "shared" / "corpus" / "configs"
 # Batch, prompt tokens, new tokens, encoder tokens; windows are 16.
-CASES = ((1, 5, 2, 9), (2, 40, 1, 37))
-MORE_CASES = ((3, 3, 1, 5), (1, 61, 2, 70))
-DRAWS = 16
-MOST_LAYERS = 5
+CASES = ((1, 5, 1, 9), (2, 40, 1, 37))
+MORE_CASES = ((3, 3, 1, 5), (1, 61, 1, 70))
+DRAWS = 24
+DRAWS_OF_MANY = 4  # the later ones change a single dimension, which fits together more often
+DEPTHS = (5, 6, 8, 12, 16, 24)
 
 
 def _tool(name: str) -> Any:
@@ -58,6 +59,11 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     CLASSES = [pair for pair in meta_caches.model_classes() if pair[0] not in meta_cases.CANNOT]
     logging.disable(logging.NOTSET)
+
+
+def one(model_type: str, *rest: Any, name: str) -> Any:
+    """One test; all of a model type run in one process (``--dist loadgroup``), which imports its code once."""
+    return pytest.param(model_type, *rest, id=name, marks=pytest.mark.xdist_group(model_type))
 
 
 @pytest.fixture(autouse=True)
@@ -120,7 +126,7 @@ def default_config(model_type: str, class_name: str) -> dict[str, Json]:
 # --- class defaults --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("model_type", "class_name"), CLASSES, ids=[f"{t}-{c}" for t, c in CLASSES])
+@pytest.mark.parametrize(("model_type", "class_name"), [one(t, c, name=f"{t}-{c}") for t, c in CLASSES])
 def test_class_defaults(model_type: str, class_name: str) -> None:
     """Below and beyond every window, from the whole config.json and from the one without the class's defaults."""
     case = meta_cases.case_for(model_type)
@@ -138,7 +144,7 @@ VARIANTS = meta_variants.VARIANTS
 
 
 @pytest.mark.parametrize(
-    ("model_type", "class_name", "changes"), VARIANTS, ids=[f"{t}-{'-'.join(changes)}" for t, _, changes in VARIANTS]
+    ("model_type", "class_name", "changes"), [one(*row, name=f"{row[0]}-{'-'.join(row[2])}") for row in VARIANTS]
 )
 def test_variants(model_type: str, class_name: str, changes: dict[str, Any]) -> None:
     """Other rules, other kinds of layer, shared caches, older keys: as the file says it, before any class has filled it in."""
@@ -159,9 +165,14 @@ GEOMETRY = re.compile(
 
 
 def _language_models() -> list[tuple[str, str]]:
-    """One class for each model type that has a language model of its own: wrappers add nothing to draw."""
-    own = {model_type: name for model_type, name in reversed(CLASSES) if not meta_cases.case_for(model_type).module}
-    return sorted((t, name) for t, name in own.items() if t not in meta_cases.NOT_DRAWN)
+    """One class for each language model, in the type of its own where it has one: wrappers add nothing to draw."""
+    types = {model_type: name for model_type, name in reversed(CLASSES) if not meta_cases.case_for(model_type).module}
+    found: dict[str | None, tuple[str, str]] = {}
+    for model_type, name in sorted(types.items()):
+        inner = ConfigReader({"model_type": model_type}).language_model().model_type
+        if model_type not in meta_cases.NOT_DRAWN and (inner not in found or inner == model_type):
+            found[inner] = (model_type, name)
+    return sorted(found.values())
 
 
 def read_keys(plan: tuple[LayerSpec, ...]) -> set[str]:
@@ -170,33 +181,41 @@ def read_keys(plan: tuple[LayerSpec, ...]) -> set[str]:
     return {place.removeprefix("config.json#") for place in places if place.startswith("config.json#")}
 
 
-def drawn(config: dict[str, Json], paths: set[str], rng: random.Random) -> dict[str, Json]:
+def drawn(config: dict[str, Json], paths: set[str], rng: random.Random, chance: float) -> dict[str, Json]:
     """``config`` with some of the numbers that the plan depends on, and the usual dimensions beside them, drawn anew."""
     changes: dict[str, Json] = {}
-    for path in sorted(paths):
+    for path in sorted(paths) if chance else [rng.choice(sorted(paths))]:
         section: Any = config
         for name in path.split("."):
             section = section.get(name) if isinstance(section, dict) else None
         name = path.rpartition(".")[2]
         if type(section) is not int or section < 1 or name in meta_caches.DEPTHS or name.endswith("_id"):
             continue
-        if rng.random() < 0.6:
+        if rng.random() < (chance or 1.0):
             options = [section * 2, section * 3, max(1, section // 2)] + ([section + 1] if section < 8 else [])
             changes[path] = rng.choice([2, 5, 24] if "window" in name or "chunk" in name else options)
     return meta_cases.patched(config, changes)
 
 
-@pytest.mark.parametrize(("model_type", "class_name"), _language_models(), ids=[t for t, _ in _language_models()])
+@pytest.mark.parametrize(("model_type", "class_name"), [one(t, c, name=t) for t, c in _language_models()])
 def test_drawn_dimensions(model_type: str, class_name: str) -> None:
     """Heads, widths, windows and states of any size: the first drawn config that transformers runs must agree."""
     case = meta_cases.case_for(model_type)
     config = default_config(model_type, class_name)
+    plan = planned(config)
+    if len({(layer.kind, layer.tensors) for layer in plan}) == 1 and not case.set:
+        config = {
+            **meta_caches.shallow(config, 2),
+            "architectures": [class_name],
+        }  # all alike: the other layers show nothing more
     paths = read_keys(planned(config))
     sections = {path.rpartition(".")[0] for path in paths}
     paths |= {f"{s}.{name}".lstrip(".") for s in sections for name in _geometry(config, s)}
     rng = random.Random(zlib.crc32(model_type.encode()))  # noqa: S311 -- reproducible variety, not secrecy
-    for _ in range(DRAWS):
-        tried = drawn(config, paths, rng)
+    for draw in range(DRAWS):
+        tried = drawn(config, paths, rng, 0.6 if draw < DRAWS_OF_MANY else 0.0)
+        if tried == config:
+            continue
         try:
             run = runner(tried, class_name, case)
             kept = [kept_bytes(run, numbers) for numbers in MORE_CASES]
@@ -218,9 +237,9 @@ def _geometry(config: dict[str, Json], section: str) -> list[str]:
 # --- real configurations -------------------------------------------------------------------------------------------------------------
 
 
-def _real() -> list[str]:
+def _real() -> list[Any]:
     known = {model_type for model_type, _ in CLASSES}
-    found: dict[str, str] = {}
+    found: dict[str, Any] = {}
     for path in sorted(CORPUS.glob("*/config.json")):
         try:
             config = json.loads(path.read_text(encoding="utf-8"))
@@ -230,8 +249,29 @@ def _real() -> list[str]:
             continue
         plan, _ = plan_layers(ConfigReader(config))
         if plan:  # one of many fine-tunes of the same geometry is enough
-            found.setdefault(f"{config['model_type']} {[layer.tensors for layer in plan]}", path.parent.name)
-    return sorted(found.values())
+            kept, name = f"{config['model_type']} {[layer.tensors for layer in plan]}", path.parent.name
+            found.setdefault(kept, pytest.param(name, id=name, marks=pytest.mark.xdist_group(config["model_type"])))
+    return list(found.values())
+
+
+def kinds(config: dict[str, Json]) -> set[tuple[str, bool]]:
+    """The kinds of layer in a configuration's plan, and whether they share another's cache; none where there is no plan."""
+    plan, _ = plan_layers(ConfigReader(config))
+    return {(layer.kind, layer.shares_cache_with is None) for layer in plan or ()}
+
+
+def shallow_with_every_kind(config: dict[str, Json]) -> dict[str, Json]:
+    """``config`` cut to as few of its first layers as show all its kinds; whole where no cut does."""
+    cuts = (meta_caches.shallow(config, depth) for depth in DEPTHS)
+    return next((cut for cut in cuts if kinds(cut) == kinds(config)), config)
+
+
+def has(config: dict[str, Json], path: str) -> bool:
+    """Whether a configuration says anything of the key at ``path``."""
+    held: Any = config
+    for name in path.split("."):
+        held = held.get(name) if isinstance(held, dict) else None
+    return held is not None
 
 
 @pytest.mark.parametrize("folder", _real())
@@ -241,10 +281,12 @@ def test_real_config(folder: str) -> None:
     model_type = config["model_type"]
     name = next((n for t, n in CLASSES if t == model_type and n in (config.get("architectures") or ())), None)
     name = name or next(n for t, n in CLASSES if t == model_type)
-    shallow = {**meta_caches.shallow(config, MOST_LAYERS), "architectures": [name]}
     case = meta_cases.case_for(model_type)
     if case.device != "meta" or (case.set and case.module):
         pytest.skip("this model type only runs with dimensions that it does not have")
+    if case.section:  # a class's own default, where the file leaves it to that, is often no model
+        config = meta_cases.patched(config, {path: value for path, value in case.set.items() if not has(config, path)})
+    shallow = shallow_with_every_kind({**config, "architectures": [name]})
     plan = planned(shallow)
     run = runner(shallow, name, case)
     for numbers in ((1, 4, 1, 3), (2, 30, 1, 11)):
