@@ -21,19 +21,19 @@ def fit(name: str, hardware: Hardware, **asked: object) -> Fit:
 
 
 def test_a_4090_with_llama_3_1() -> None:
-    """41,408 tokens of cache were logged (LLMServingSim at 5daddb21a545, vLLM 0.19); the model's 131,072 do not fit even once."""
-    found = fit("llama-3.1-8b", Hardware(name="GeForce RTX 4090", usable_bytes=25_250_627_584))
+    """41,408 tokens of cache were logged (LLMServingSim at 5daddb21a545, vLLM 0.19, which took 90 %); the model's 131,072 do not fit even once."""
+    found = fit("llama-3.1-8b", Hardware(name="GeForce RTX 4090", usable_bytes=25_250_627_584 * 90 // 92))
     assert found.cache_tokens == pytest.approx(41_408, rel=0.05)
     assert (found.full_sequences, found.full_tokens) == (0, 131_072)
 
 
-def test_a_tenth_of_the_device_is_left_alone() -> None:
-    """Headroom and limits are within the 90 % that vLLM takes by default (vllm/config/cache.py, gpu_memory_utilization)."""
+def test_a_part_of_the_device_is_left_alone() -> None:
+    """Headroom and limits are within the 92 % that vLLM takes by default (vllm/config/cache.py at 002f10e0cfa1, gpu_memory_utilization)."""
     found = fit("qwen2-0.5b-instruct", Hardware(name="24GiB", usable_bytes=24 * GIB))
     total = estimate(facts_of("qwen2-0.5b-instruct"), Workload(runtime="vllm")).total_bytes
-    assert found.headroom_bytes == 24 * GIB * 90 // 100 - total
+    assert found.headroom_bytes == 24 * GIB * 92 // 100 - total
     plain = fit("qwen2-0.5b-instruct", Hardware(name="24GiB", usable_bytes=24 * GIB), runtime="transformers")
-    assert plain.headroom_bytes > 24 * GIB * 90 // 100 - total
+    assert plain.headroom_bytes > 24 * GIB * 92 // 100 - total
     assert (plain.cache_tokens, plain.full_sequences, plain.full_tokens) == (None, None, None)
 
 

@@ -20,6 +20,7 @@ from hubaudit.estimate.runtimes.layer_parts import (
     kernel_width,
     layer_parts,
 )
+from hubaudit.estimate.runtimes.llama_cpp_compressed import compressed_cells, compressor_states, is_compressed
 from hubaudit.types import Omission
 
 if TYPE_CHECKING:
@@ -32,7 +33,10 @@ _WINDOW_CELLS = f"ceil_div(min({_CELLS}, {{window}} + ubatch_tokens), pad_tokens
 _KV_SOURCE = "llama.cpp src/llama-kv-cache.cpp and llama-kv-cache-iswa.cpp at 2aef9767d982: one stream of cells a sequence (--parallel)"
 _COMPUTE = "4 * ubatch_tokens * (vocab_size + hidden_size)"
 _COMPUTE_SOURCE = "logits of one ubatch and its stream in float32: 258.50 MiB, as llama.cpp logs for Llama 3 8B (vocabulary 128256, hidden 4096, ubatch 512)"
-_NO_CROSS = "llama.cpp keeps the encoder's output for cross-attention, which is not modelled"
+_NO_CROSS = (
+    "llama.cpp keeps the encoder's output on the host and computes cross-attention's keys and values anew (src/llama-graph.cpp, "
+    "llama_cross); what its graph holds of them is not known"
+)
 
 
 def cache(facts: ModelFacts, setting: Setting) -> Parts:
@@ -44,12 +48,28 @@ def cache(facts: ModelFacts, setting: Setting) -> Parts:
     if facts.family == "encoder-decoder":
         return Parts(omitted=(Omission(id="kv_cache", reason=_NO_CROSS),))
     try:
+        if is_compressed(facts):
+            return _compressed(facts, setting)
         parts = layer_parts(facts, _SECTION)
+        _check_indexers(facts, parts)
         cells, said = _cells(facts, setting, parts)
     except NotModelledError as error:
         return Parts(omitted=(Omission(id="kv_cache", reason=str(error)),))
     state = _states(facts, setting, parts)
     return Parts(components=tuple(part for part in (cells, state) if part is not None), assumptions=said)
+
+
+def _compressed(facts: ModelFacts, setting: Setting) -> Parts:
+    states = compressor_states(facts, _state_inputs(setting))
+    return Parts(components=(compressed_cells(facts, _inputs(setting), _CELLS, _WINDOW_CELLS), states))
+
+
+def _check_indexers(facts: ModelFacts, parts: list[LayerPart]) -> None:
+    known_types = table(TABLE)[_SECTION]["indexers"]
+    if any(part.kind == "indexer" for part in parts) and facts.model_type not in known_types:
+        raise NotModelledError(
+            f"whether llama.cpp keeps the index keys of {facts.model_type} is not known; it does for {' and '.join(known_types)}"
+        )
 
 
 def loaded(facts: ModelFacts, weights: Component) -> Component:
@@ -172,12 +192,8 @@ def _states(facts: ModelFacts, setting: Setting, parts: list[LayerPart]) -> Comp
     is_known = all(kernel_width(facts, tensor) for tensor in tensors if is_convolution(tensor))
     if not elements:
         return None
-    inputs = {
-        "batch_size": setting.batch_size,
-        "draft_tokens": setting.draft_tokens,
-        "state_elements": given(elements, "over all layers, convolutions without their oldest column"),
-        "state_bits": given(bits_of()[row["state_dtype"]], row["state_source"]),
-    }
+    inputs = _state_inputs(setting)
+    inputs["state_elements"] = given(elements, "over all layers, convolutions without their oldest column")
     formula = "batch_size * (1 + draft_tokens) * state_elements * state_bits // 8"
     return component(
         "recurrent_state",
@@ -187,6 +203,15 @@ def _states(facts: ModelFacts, setting: Setting, parts: list[LayerPart]) -> Comp
         exactness="exact" if is_known else "bound",
         source=row["state_source"],
     )
+
+
+def _state_inputs(setting: Setting) -> dict[str, Input]:
+    row = table(TABLE)[_SECTION]
+    return {
+        "batch_size": setting.batch_size,
+        "draft_tokens": setting.draft_tokens,
+        "state_bits": given(bits_of()[row["state_dtype"]], row["state_source"]),
+    }
 
 
 def _inputs(setting: Setting) -> dict[str, Input]:

@@ -179,7 +179,7 @@ def vllm_capacity(
 
 
 def kv_pool_bytes(facts: ModelFacts, setting: Setting, estimate: Estimate, usable_bytes: int, device: str = "") -> int:
-    """What vLLM's defaults leave for its cache on a device: 90 % of ``usable_bytes``, less all of ``estimate`` that is no cache.
+    """What vLLM's defaults leave for its cache on a device: its share of ``usable_bytes`` (``gpu_memory_utilization``), less all of ``estimate`` that is no cache.
 
     Large devices take more tokens and sequences at once, hence more activations; ``device`` is the name by which an A100 is none of them.
     """

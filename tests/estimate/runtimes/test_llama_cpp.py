@@ -74,6 +74,74 @@ def test_attention_and_state_in_every_layer() -> None:
     assert part(facts, "recurrent_state").bytes == 140_304_384
 
 
+def glm_dsa(types: list[str]) -> ModelFacts:
+    """A model of GLM-5's kind: latent attention, and an indexer in the layers that ``types`` calls full."""
+    config = {
+        "model_type": "glm_moe_dsa", "architectures": ["GlmMoeDsaForCausalLM"], "num_hidden_layers": len(types), "hidden_size": 6144,
+        "kv_lora_rank": 512, "qk_rope_head_dim": 64, "qk_nope_head_dim": 192, "v_head_dim": 256, "q_lora_rank": 2048, "num_attention_heads": 64,
+        "num_key_value_heads": 64, "index_head_dim": 128, "index_n_heads": 32, "index_topk": 2048, "indexer_types": types, "vocab_size": 154880,
+        "torch_dtype": "bfloat16", "max_position_embeddings": 202752, "intermediate_size": 12288,
+    }  # fmt: skip
+    return understand(made(config))
+
+
+@pytest.mark.parametrize(("indexers", "mebibytes"), [(78, 663.0), (21, 178.5)])
+def test_index_keys_beside_the_latent(indexers: int, mebibytes: float) -> None:
+    """GLM-5.2, 65,536 cells of q8_0: the indexer's cache went from 663.00 to 178.50 MiB when only full layers had one (llama.cpp issue 26382)."""
+    facts = glm_dsa(["full"] * indexers + ["shared"] * (78 - indexers))
+    cells = part(facts, "kv_cache", prompt_tokens=65_536, new_tokens=0, kv_dtype="q8_0")
+    latent = 78 * (512 + 64) * 34 // 32 * 65_536
+    assert cells.bytes - latent == mebibytes * MIB
+
+
+def deepseek_v4(ratios: list[int]) -> ModelFacts:
+    """DeepSeek-V4-Flash's caches, with ``ratios`` tokens an entry."""
+    config = {
+        "model_type": "deepseek_v4", "architectures": ["DeepseekV4ForCausalLM"], "num_hidden_layers": len(ratios), "hidden_size": 4096,
+        "head_dim": 512, "index_head_dim": 128, "index_n_heads": 64, "index_topk": 512, "sliding_window": 128, "compress_ratios": ratios,
+        "num_attention_heads": 64, "num_key_value_heads": 1, "qk_rope_head_dim": 64, "vocab_size": 129280, "torch_dtype": "bfloat16",
+        "max_position_embeddings": 1048576, "moe_intermediate_size": 2048,
+    }  # fmt: skip
+    return understand(made(config))
+
+
+def test_compressed_caches_of_deepseek_v4() -> None:
+    """DeepSeek-V4-Flash at n_ctx 64000 in bf16, by the log of llama.cpp issue 27680.
+
+    The window's cache takes 182.75 MiB for 4,352 cells in 43 layers (ubatch 4096; 768 cells at the default of 512), the compressors' states
+    1.31 (csa, 21 layers), 10.00 (hca, 20) and 0.33 MiB (lid, 21). The compressed cells are those of llama-kv-cache-dsv4.cpp.
+    """
+    facts = deepseek_v4([0, 0, *[4, 128] * 20, 4])
+    cells = part(facts, "kv_cache", prompt_tokens=64_000, new_tokens=0, kv_dtype="bf16")
+    window = int(182.75 * MIB) // 4352 * 768
+    csa = 21 * (512 + 128) * 2 * 16_128  # 16,000 entries in whole 256
+    hca = 20 * 512 * 2 * 512  # 500 entries
+    assert cells.bytes == window + csa + hca
+    states = 2 * 8 * 1024 * 4 * 21 + 2 * 128 * 512 * 4 * 20 + 2 * 8 * 256 * 4 * 21
+    assert part(facts, "recurrent_state").bytes == states
+    assert round(states / MIB, 2) == round(1.3125 + 10.0 + 0.328125, 2)
+
+
+def test_what_llama_cpp_was_not_read_for_is_left_out() -> None:
+    """Other ratios than 4 and 128, and other models' index keys: no cache, and the reason."""
+    config = {"compress_rates": {"compressed_sparse_attention": 8, "heavily_compressed_attention": 16}}
+    facts = understand(made({"model_type": "deepseek_v4", "architectures": ["DeepseekV4ForCausalLM"], **config}))
+    made_of = estimate(facts, Workload(mode="kv", runtime="llama.cpp"))
+    assert "4 or 128" in made_of.omitted[0].reason
+    facts = understand(
+        made(
+            {
+                "model_type": "minimax_m3_vl_text",
+                "architectures": ["MiniMaxM3VLForCausalLM"],
+                "layer_types": ["minimax_m3_sparse"] * 2,
+                "num_hidden_layers": 2,
+            }
+        )
+    )
+    made_of = estimate(facts, Workload(mode="kv", runtime="llama.cpp"))
+    assert "index keys of minimax_m3_vl_text" in made_of.omitted[0].reason
+
+
 def test_the_compute_buffer_of_llama_3() -> None:
     """The log of Llama 3 8B at n_ctx 512: compute buffer 258.50 MiB, KV buffer 64.00 MiB (code index file 47209433997)."""
     facts = facts_of("llama-3.1-8b")

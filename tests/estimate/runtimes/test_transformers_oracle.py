@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import logging
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -94,16 +96,20 @@ def test_static_caches_are_what_the_library_allocates(name: str) -> None:
     ("kv_dtype", "backend", "options"),
     [("int4", "quanto", {}), ("int2", "quanto", {"nbits": 2}), ("int8", "hqq", {"nbits": 8}), ("fp8", "fp8", {})],
 )
-@pytest.mark.parametrize(("batch", "prompt"), [(1, 33), (2, 50), (3, 129)])
+@pytest.mark.parametrize(("batch", "prompt"), [(1, 33), (3, 129)])
 @pytest.mark.filterwarnings("ignore")
 def test_quantized_caches_are_what_the_backends_pack(
-    kv_dtype: str, backend: str, options: dict[str, int], batch: int, prompt: int
+    monkeypatch: pytest.MonkeyPatch, kv_dtype: str, backend: str, options: dict[str, int], batch: int, prompt: int
 ) -> None:
     """Random keys and values of Qwen2-0.5B's shape through the real QuantizedCache, step by step: the largest so far is the estimate."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     if backend != "fp8":
         pytest.importorskip({"quanto": "optimum.quanto", "hqq": "hqq"}[backend])
+    if backend == "quanto":  # its own unpacking in Python, instead of an extension that it would compile for minutes
+        unpack = importlib.import_module("optimum.quanto.library.unpack").unpack
+        cpp = importlib.import_module("optimum.quanto.library.extensions.cpp")
+        monkeypatch.setattr(cpp.ext, "_lib", SimpleNamespace(unpack=unpack))
     from transformers.cache_utils import QuantizedCache
 
     facts = facts_of("qwen2-0.5b-instruct")

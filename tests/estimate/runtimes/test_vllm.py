@@ -228,12 +228,19 @@ def test_windows_and_shared_layers_of_gemma_4() -> None:
 
 
 def test_one_rank_of_four() -> None:
-    """Qwen3-235B on four H100: 178,880 tokens where one rank has 8.11 GiB (vllm issue 21348); no more than that rank could hold, 1.2 % less."""
+    """Qwen3-235B on four H100: 178,880 tokens where one rank has 8.11 GiB (vllm issue 21348); no more than that rank could hold, 1.2 % less.
+
+    Every rank logs the memory it has, the engine the tokens of the rank that has least (vllm/v1/core/kv_cache_utils.py at bbf906a88ba1,
+    unify_kv_cache_configs: min_num_blocks); the issue shows one line of four. 178,880 tokens are 11,180 blocks, 8.018 GiB on every rank.
+    """
     facts = of(dense(94, 4096, 64, 4, 128))
     setting = settle(facts, Workload(runtime="vllm"))
     found = vllm_capacity(facts, setting, int(8.11 * GIB), sequence_tokens=40960, tensor_parallel=4)
     assert found is not None
     assert found.tokens * 0.988 <= 178_880 <= found.tokens
+    least = vllm_capacity(facts, setting, 178_880 * 94 * 2 * 128 * 2, sequence_tokens=40960, tensor_parallel=4)
+    assert least is not None
+    assert least.tokens == 178_880
 
 
 @pytest.mark.skipif(not CORPUS.exists(), reason="the corpus of published figures is not beside the project")
@@ -384,10 +391,10 @@ def pool_bytes(name: str, usable_bytes: int, device: str = "") -> int:
 
 
 def test_the_pool_is_what_the_rest_leaves() -> None:
-    """90 % of the device less weights, activations, graphs and context; never below nothing."""
+    """92 % of the device (vllm/config/cache.py at 002f10e0cfa1, gpu_memory_utilization) less weights, activations, graphs and context; never below nothing."""
     made_of = estimate(facts_of("qwen2-0.5b-instruct"), Workload(runtime="vllm"))
     others = sum(part.bytes for part in made_of.components if part.id != "kv_cache")
-    assert pool_bytes("qwen2-0.5b-instruct", 24 * GIB) == 24 * GIB * 90 // 100 - others
+    assert pool_bytes("qwen2-0.5b-instruct", 24 * GIB) == 24 * GIB * 92 // 100 - others
     assert pool_bytes("qwen2-0.5b-instruct", GIB) == 0
 
 
@@ -401,8 +408,8 @@ def test_the_pool_is_what_the_rest_leaves() -> None:
     ],
 )
 def test_the_pool_is_about_what_vllm_found(usable_bytes: int, kv_bytes: int) -> None:
-    """Llama-3.1-8B with the server's defaults: within 5 % of the cache that two cards were logged to have."""
-    assert pool_bytes("llama-3.1-8b", usable_bytes) == pytest.approx(kv_bytes, rel=0.05)
+    """Llama-3.1-8B with the server's defaults: within 5 % of the cache that two cards were logged to have, when 0.9 was the default."""
+    assert pool_bytes("llama-3.1-8b", usable_bytes * 90 // 92) == pytest.approx(kv_bytes, rel=0.05)
 
 
 def test_an_a100_is_no_large_device() -> None:
