@@ -64,7 +64,8 @@ def _check_plans(facts: ModelFacts, split: Split) -> None:
             )
     if split.pipeline > 1 and not any(_LAYERS.search(group.pattern) for group in facts.tensor_groups):
         raise SplitError(
-            "transformers cuts only models whose layers are called `layers`", hint="--runtime vllm, or `hubaudit place REPO`"
+            "transformers cuts only models whose layers are called `layers`",
+            hint="--runtime vllm, or `hubaudit place REPO`",
         )
     if split.replicas > 1:
         raise SplitError(
