@@ -116,8 +116,6 @@ def batch(source: list[str], folder: Path) -> list[str]:
         *source,
         "-o",
         str(folder),
-        "--gpu",
-        "4090",
         "--format",
         "none",
         "-q",

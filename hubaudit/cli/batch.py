@@ -207,7 +207,8 @@ def _plan(options: dict[str, Any]) -> Plan:
     from hubaudit.cli.audit import devices
     from hubaudit.types import Workload
 
-    base = Workload(**{name: options[name] for name in _WORKLOAD_OPTIONS})
+    # An option that may be repeated is an empty tuple where it was not given, which may mean another thing than the field's default.
+    base = Workload(**{name: options[name] for name in _WORKLOAD_OPTIONS if options[name] != ()})
     workloads = tuple(dict.fromkeys(_workload(base, text) for text in options["workloads"])) or (base,)
     hardware = devices(options["gpu_names"], options["memories"], must_fit="fit" in options["fail_on"])
     return Plan(workloads=workloads, hardware=hardware, file=options["file"])
