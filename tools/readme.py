@@ -46,8 +46,9 @@ def _printed(command: str) -> str:
 def main() -> int:
     """Write, or with ``--check`` compare."""
     stale = 0
-    current = (ROOT / "README.md").read_text(encoding="utf-8")
-    for path, content in ((ROOT / "README.md", readme(current)), (ROOT / "docs" / "report.svg", picture())):
+    pages = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
+    made = [(page, readme(page.read_text(encoding="utf-8"))) for page in pages]
+    for path, content in (*made, (ROOT / "docs" / "report.svg", picture())):
         if path.exists() and path.read_text(encoding="utf-8") == content:
             continue
         if "--check" in sys.argv[1:]:
