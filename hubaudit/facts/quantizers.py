@@ -58,6 +58,11 @@ class Method:
     unbuilt_beside: Mapping[str, tuple[str, ...]]
     classes: Mapping[str, Mapping[str, Any]]
 
+    @property
+    def has_flat_containers(self) -> bool:
+        """Whether a container's shape says nothing of the weight's."""
+        return any(container.layout == "flat" for container in self.containers)
+
 
 @cache
 def methods() -> tuple[Method, ...]:

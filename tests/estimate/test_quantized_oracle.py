@@ -11,7 +11,7 @@ from fixture_models import made
 
 from hubaudit.estimate.conversion import conversion_of
 from hubaudit.estimate.infer import estimate
-from hubaudit.estimate.quantized_weights import Split, bytes_of, split
+from hubaudit.estimate.quantized_weights import Matrix, Split, bytes_of, split
 from hubaudit.facts.repository import understand
 from hubaudit.facts.skeleton import described_model_types, usual_class
 from hubaudit.hub import fetch
@@ -212,3 +212,76 @@ def _converted_by_transformers(model: Any, skip: list[str] | None) -> set[str]:
     config = transformers.BitsAndBytesConfig(load_in_8bit=True)
     replaced = replace_with_bnb_linear(model, modules_to_not_convert=keys, quantization_config=config)
     return {name for name, module in replaced.named_modules() if isinstance(module, bitsandbytes.nn.Linear8bitLt)}
+
+
+def _bytes_inside(tensor: Any) -> dict[str, int]:
+    """The tensors that a tensor subclass of torchao is made of."""
+    names, _ = tensor.__tensor_flatten__()
+    return {name: stored(getattr(tensor, name)) for name in names}
+
+
+@pytest.mark.parametrize("quant", ["torchao-int8", "torchao-float8"])
+@pytest.mark.parametrize("name", ["qwen2-tied", "qwen3-moe", "t5"])
+def test_every_tensor_of_torchao_to_the_byte(name: str, quant: str, saved: Any) -> None:
+    """A model loaded by transformers with torchao on the CPU: which weights are converted, and what each is made of."""
+    configs = pytest.importorskip("torchao.quantization")
+    how = {"torchao-int8": configs.Int8WeightOnlyConfig, "torchao-float8": configs.Float8WeightOnlyConfig}[quant]()
+    loaded = getattr(transformers, SMALL[name][0]).from_pretrained(
+        saved(name), quantization_config=transformers.TorchAoConfig(how), device_map="cpu"
+    )
+    theirs = {
+        path: _bytes_inside(weight)
+        for path, weight in loaded.named_parameters()
+        if hasattr(weight, "__tensor_flatten__")
+    }
+    facts, conversion = understand(fetch(str(saved(name)))), conversion_of(Workload(quant=quant))
+    assert conversion is not None
+    found = split(facts, conversion, "BF16")
+    assert found is not None
+    parts = {"weight_bytes": "qdata", "row_scale_bytes": "scale", "zero_point_bytes": "zero_point"}
+    ours = {
+        weight.name: {
+            parts[part]: bytes_of(formula, weight, conversion, 2) for part, formula in conversion.parts.items()
+        }
+        for weight in found.converted
+    }
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("shape", [(256, 384), (576, 256), (128, 100), (3, 256, 128)])
+def test_fine_grained_fp8_is_what_transformers_makes(shape: tuple[int, ...]) -> None:
+    """One weight through transformers' own conversion: a float32 scale for 128 × 128 values, or the weight as it was."""
+    from transformers.integrations.finegrained_fp8 import Fp8Quantize
+
+    quantizer = type("Quantizer", (), {"quantization_config": transformers.FineGrainedFP8Config()})()
+    made_of = Fp8Quantize(quantizer).convert({"up.weight": torch.randn(shape, dtype=torch.bfloat16)})
+    conversion = conversion_of(Workload(quant="fp8"))
+    assert conversion is not None
+    weight = Matrix(
+        name="up.weight", kind="linear", rows=shape[-2], columns=shape[-1], matrices=shape[0] if len(shape) == 3 else 1
+    )
+    if not conversion.fits_blocks(weight.rows, weight.columns):
+        assert made_of["up.weight"].dtype == torch.bfloat16
+        return
+    ours = {part: bytes_of(formula, weight, conversion, 2) for part, formula in conversion.parts.items()}
+    assert ours == {
+        "weight_bytes": stored(made_of["up.weight"]), "block_scale_bytes": stored(made_of["up.weight_scale_inv"])
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(96, 256), (256, 128), (64, 640)])
+@pytest.mark.parametrize("group", [32, 64])
+def test_every_tensor_of_hqq_to_the_byte(shape: tuple[int, int], group: int) -> None:
+    """One layer of hqq in 4 bit: packed values, a scale and a zero for each group."""
+    hqq = pytest.importorskip("hqq.core.quantize")
+    layer = torch.nn.Linear(shape[1], shape[0], bias=False)
+    config = hqq.BaseQuantizeConfig(nbits=4, group_size=group, axis=1)
+    quantized = hqq.HQQLinear(layer, config, compute_dtype=torch.bfloat16, device="cpu")
+    conversion = conversion_of(Workload(quant="hqq", quant_group_size=group))
+    assert conversion is not None
+    weight = Matrix(name="up.weight", kind="linear", rows=shape[0], columns=shape[1])
+    assert {part: bytes_of(formula, weight, conversion, 2) for part, formula in conversion.parts.items()} == {
+        "packed_bytes": stored(quantized.W_q.data),
+        "scale_bytes": stored(quantized.meta["scale"]),
+        "zero_bytes": stored(quantized.meta["zero"]),
+    }
