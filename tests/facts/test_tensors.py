@@ -142,3 +142,17 @@ def test_stored_masks_are_buffers_not_parameters_to_load() -> None:
     count = understand(made(None, tensors)).parameters
     assert count is not None
     assert (count.total, count.loaded, count.extra) == (16 + 12 + 48, 60, {"buffer": 16})
+
+
+def test_first_numbers_say_where_a_groups_tensors_are() -> None:
+    """Each layer with how many of the group's tensors it has; a name that only looks numbered, or a number too long to be meant, has none."""
+    names = [f"model.layers.{layer}.mlp.experts.{expert}.w1.weight" for layer in (0, 2) for expert in range(3)]
+    names += ["a*b.7.c", f"x.{'9' * 5000}.y", "plain.weight"]
+    groups = group_tensors([TensorInfo(name, "F32", (2, 2), 16) for name in names])
+    found = {group.pattern: group.numbers for group in groups}
+    assert found == {
+        "model.layers.*.mlp.experts.*.w1.weight": ((0, 3), (2, 3)),
+        "a*b.*.c": (),
+        "x.*.y": (),
+        "plain.weight": (),
+    }
