@@ -82,6 +82,10 @@ def _one(report: Report, shown: Pictured, y: float) -> tuple[list[str], float]:
         text(0, y + 16, cut(title(report), 80), size=17, bold=True),
         text(0, y + 36, cut(workload_line(report.workload), 110), role="dim"),
     ]
+    omitted = ", ".join(part.id for part in report.estimate.omitted)
+    if omitted:
+        parts.append(text(0, y + 54, cut(f"not in it: {omitted}", 110), role="limit"))
+        y += 18
     panel, y = bars_panel(shown, y + 56)
     parts += panel
     for curve in shown.curves:

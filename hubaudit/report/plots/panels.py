@@ -44,7 +44,7 @@ def bars_panel(pictured: Pictured, top: float) -> tuple[list[str], float]:
         drawn.append(line(x, y - 10, x, bottom, "limit", width=1.5, dashes=_DASHES))
     drawn += [_limit_name(limit, axis, y) for limit, y in names]
     drawn += [text(axis.at(bar.total_bytes) + 5, y + 15, format_bytes(bar.total_bytes)) for bar, y in rows]
-    drawn += _far(pictured.limits, near, bottom + 34)
+    drawn += _far(pictured.limits, near, _LEFT, bottom + 34)
     below = bottom + 34 + (16 if len(near) < len(pictured.limits) else 0)
     drawn += list(_key(bars, below + 6))
     return drawn, below + 34
@@ -78,10 +78,10 @@ def _limit_name(limit: Limit, axis: Axis, y: float) -> str:
     return text(x - 5 if is_right else x + 5, y, words, size=11, role="limit", anchor="end" if is_right else "start")
 
 
-def _far(limits: tuple[Limit, ...], near: list[Limit], y: float) -> list[str]:
+def _far(limits: tuple[Limit, ...], near: list[Limit], x: float, y: float) -> list[str]:
     """Devices that have far more, in words."""
     far = [f"{limit.name} {format_bytes(limit.bytes)}" for limit in limits if limit not in near]
-    return [text(_LEFT, y, cut(f"far beyond: {', '.join(far)}", 90), size=11, role="limit")] if far else []
+    return [text(x, y, cut(f"far beyond: {', '.join(far)}", 90), size=11, role="limit")] if far else []
 
 
 def _grid_across(axis: Axis, top: float, bottom: float) -> Iterator[str]:
@@ -108,7 +108,7 @@ def curve_panel(curve: Curve, limits: tuple[Limit, ...], top: float) -> tuple[li
     drawn += _asked(curve, across, up)
     middle = (_CURVE_LEFT + _CURVE_RIGHT) / 2
     drawn.append(text(middle, bottom + 32, curve.name, size=11, role="dim", anchor="middle"))
-    drawn += _far(limits, near, bottom + 48)
+    drawn += _far(limits, near, _CURVE_LEFT, bottom + 48)
     return drawn, bottom + (50 if len(near) < len(limits) else 34)
 
 

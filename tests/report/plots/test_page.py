@@ -17,7 +17,7 @@ from hubaudit.fit.catalogue import hardware_named
 from hubaudit.report.plots.data import pictured
 from hubaudit.report.plots.page import to_html, to_svg
 from hubaudit.report.plots.shapes import Axis
-from hubaudit.types import Workload
+from hubaudit.types import Omission, Workload
 
 if TYPE_CHECKING:
     from hubaudit.types import Report
@@ -76,6 +76,14 @@ def test_devices_that_share_otherwise_have_no_mark() -> None:
     report = report_on("llama-3.1-8b", "t4x2")
     assert report.fit[0].split is not None
     assert not any(curve.stops for curve in pictured(report).curves)
+
+
+def test_what_the_estimate_lacks_the_picture_says() -> None:
+    """A part that could not be estimated is named, so that nobody takes the bars for all."""
+    report = report_on("qwen2-0.5b-instruct")
+    assert "not in it" not in to_svg([report])
+    lacking = replace(report.estimate, omitted=(Omission(id="activations", reason="made up"),))
+    assert "not in it: activations" in to_svg([replace(report, estimate=lacking)])
 
 
 def test_names_are_escaped() -> None:
