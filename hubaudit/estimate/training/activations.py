@@ -1,0 +1,174 @@
+"""What autograd keeps of one layer, and what its backward pass needs beside, as amounts.
+
+Every term is a storage that a named operation saves. The sums equal storage-lifetime traces of the real model code on meta tensors
+(tests/estimate/training/test_activations_oracle.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hubaudit.estimate.training.amounts import Amount, total
+
+if TYPE_CHECKING:
+    from hubaudit.estimate.training.block import Block, Flow
+    from hubaudit.estimate.training.lora import Targets
+
+_BF16 = 2
+_FLOAT = 4
+_HIDDEN = "hidden_size"
+_PYTHON_GELU_TENSORS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerMemory:
+    """One layer: what is kept from forward to backward, and the most that backward holds beside it, in MLP and attention.
+
+    ``mlp`` is the part of ``saved`` that is free again when attention's backward runs.
+    """
+
+    saved: Amount
+    mlp: Amount
+    mlp_temporary: Amount
+    attention_temporary: Amount
+    boundary: Amount
+
+
+def layer_memory(block: Block, flow: Flow, kernel: str, targets: Targets, *, routed: bool, dense: bool) -> LayerMemory:
+    """The memory of one layer for ``tokens`` tokens.
+
+    Args:
+        block: how it computes.
+        flow: how wide its values are.
+        kernel: which attention kernel runs.
+        targets: which of its matrices have adapters.
+        routed: it has experts.
+        dense: it has a dense MLP (of the intermediate size).
+    """
+    mlp = total([_dense_mlp(block, flow, targets)] if dense else []) + total([_experts(flow)] if routed else [])
+    norms = norm_saved(block, flow).times(block.norms)
+    inputs = _shared_input(flow, _HIDDEN, targets.attention_in, 1 if "qkv" in block.fused else 3, flow.stream)
+    saved = norms + inputs + _attention(block, flow, kernel, targets) + mlp
+    saved += Amount.of(block.dropouts, "tokens", _HIDDEN)
+    return LayerMemory(
+        saved=saved,
+        mlp=mlp,
+        mlp_temporary=_mlp_temporary(flow, targets, routed=routed, dense=dense),
+        attention_temporary=_attention_temporary(flow, kernel),
+        boundary=Amount.of(flow.stream, "tokens", _HIDDEN),
+    )
+
+
+def norm_saved(block: Block, flow: Flow, width: str = _HIDDEN, heads: str | None = None) -> Amount:
+    """What one norm over ``width`` keeps: its input in float32, the reciprocal root, and, for its weight's gradient, the normed values.
+
+    With ``heads`` it is a norm over each of so many heads of queries or keys.
+    """
+    rows = ("tokens",) if heads is None else ("tokens", heads)
+    read = flow.stream if heads is None else flow.inner
+    if block.norm == "layer":
+        return Amount.of(read, "tokens", width) + Amount.of(2 * _FLOAT, *rows)
+    normed = _FLOAT if block.norm == "rms_plus_one" else read
+    kept = Amount.of(_FLOAT + (normed if flow.is_trained else 0), "tokens", width)
+    return kept + Amount.of(_FLOAT, *rows)
+
+
+def _shared_input(flow: Flow, width: str, adapted: int, products: int, wide: int, *, is_kept: bool = False) -> Amount:
+    """What ``products`` matrices that share an input of ``wide`` bytes a value keep of it, ``adapted`` of them having adapters.
+
+    ``is_kept``: another operation keeps that tensor anyway.
+    """
+    once = 0 if is_kept else wide
+    if flow.is_trained:
+        return Amount.of(_BF16 * products if flow.casts and wide > _BF16 else once, "tokens", width)
+    if not adapted:
+        return Amount()
+    if flow.adapter == wide:
+        return Amount.of(once, "tokens", width)
+    return Amount.of(flow.adapter * adapted, "tokens", width)
+
+
+def _attention(block: Block, flow: Flow, kernel: str, targets: Targets) -> Amount:
+    """Queries, keys, values, result and what the kernel keeps; and what the output matrix keeps of the result."""
+    inner = flow.inner
+    query, key = ("tokens", "query_size"), ("tokens", "key_size")
+    scores = ("tokens", "sequence_tokens", "attention_heads")
+    result_kept = kernel in ("flash", "efficient")
+    if kernel == "flash":
+        saved = Amount.of(2 * inner, *query) + Amount.of(2 * inner, *key) + Amount.of(_FLOAT, "tokens", "attention_heads")
+    elif kernel == "efficient":
+        saved = Amount.of(4 * inner, *query) + Amount.of(_FLOAT, "tokens", "attention_heads")
+    elif kernel == "math":
+        saved = Amount.of(3 * _FLOAT, *query) + Amount.of(_FLOAT, *scores)
+    else:
+        softmax = inner if block.softmax_is_native or inner == _FLOAT else _FLOAT + inner
+        saved = Amount.of(3 * inner, *query) + Amount.of(softmax, *scores)
+        if block.softcap:
+            saved += Amount.of(inner, *scores)
+        if block.dropouts:
+            saved += Amount.of(1 + inner, *scores)
+    if kernel == "flash" and block.rope == "cat" and flow.is_trained:
+        saved += Amount.of(inner, *query)
+    if block.cached and kernel != "eager":
+        saved += Amount.of(2 * inner, *key)
+    if block.qk_norm:
+        saved += norm_saved(block, flow, "query_size", "attention_heads") + norm_saved(block, flow, "key_size", "kv_heads")
+    out = _shared_input(flow, "query_size", targets.attention_out, 1, inner, is_kept=result_kept)
+    return saved + out + _ranks(flow, targets.attention_in + targets.attention_out)
+
+
+def _ranks(flow: Flow, adapted: int) -> Amount:
+    return Amount.of(flow.adapter * adapted, "tokens", "rank") if adapted else Amount()
+
+
+def _dense_mlp(block: Block, flow: Flow, targets: Targets) -> Amount:
+    wide = ("tokens", "intermediate_size")
+    gated = block.mlp == "gated"
+    products = 1 if not gated or "gate_up" in block.fused else 2
+    saved = _shared_input(flow, _HIDDEN, targets.mlp_in, products, flow.stream, is_kept=block.parallel)
+    if gated:
+        saved += Amount.of(3 * flow.inner, *wide)
+    elif block.activation == "gelu_python":
+        saved += Amount.of(3 * _FLOAT + flow.inner if flow.casts else (_PYTHON_GELU_TENSORS - 1) * flow.inner, *wide)
+    elif block.activation != "relu":
+        saved += Amount.of(flow.inner, *wide)
+    is_kept = block.activation == "relu"
+    saved += Amount.of(flow.inner, *wide) if is_kept else Amount()
+    saved += _shared_input(flow, "intermediate_size", targets.mlp_out, 1, flow.inner, is_kept=is_kept)
+    return saved + _ranks(flow, targets.mlp_in + targets.mlp_out)
+
+
+def _experts(flow: Flow) -> Amount:
+    """Routed experts as one grouped product: the gathered inputs, gate and up, their activation and product, and the outputs."""
+    routed = ("tokens", "experts_per_token", "expert_size")
+    gathered = ("tokens", "experts_per_token", _HIDDEN)
+    outputs = Amount.of(flow.inner, *gathered) + Amount.of(3 * flow.inner, *routed)
+    if not flow.is_trained:
+        return outputs
+    return outputs + Amount.of(flow.inner, *gathered) + Amount.of(flow.inner, *routed) + Amount.of(flow.stream, "tokens", _HIDDEN)
+
+
+def _mlp_temporary(flow: Flow, targets: Targets, *, routed: bool, dense: bool) -> Amount:
+    """Gradients of the stream and of both factors of the MLP's product."""
+    made = Amount.of(flow.stream, "tokens", _HIDDEN)
+    if dense:
+        made += Amount.of(2 * flow.inner, "tokens", "intermediate_size")
+        if targets.mlp_out and flow.adapter != flow.inner:
+            made += Amount.of(flow.adapter, "tokens", "intermediate_size")
+    if routed:
+        made += Amount.of(2 * flow.inner, "tokens", "experts_per_token", "expert_size")
+        made += Amount.of(flow.inner, "tokens", "experts_per_token", _HIDDEN)
+    return made
+
+
+def _attention_temporary(flow: Flow, kernel: str) -> Amount:
+    """Gradients of queries, keys and values; where scores are kept, those of the scores and what the softmax needs for them."""
+    made = Amount.of(flow.stream, "tokens", _HIDDEN)
+    scores = ("tokens", "sequence_tokens", "attention_heads")
+    if kernel == "flash":
+        return made + Amount.of(flow.inner + _FLOAT, "tokens", "query_size") + Amount.of(4 * flow.inner, "tokens", "key_size")
+    if kernel == "efficient":
+        return made + Amount.of(3 * flow.inner + _FLOAT, "tokens", "query_size")
+    freed = flow.inner if kernel == "eager" and flow.inner < _FLOAT else 0
+    return made + Amount.of(3 * _FLOAT - freed, *scores) + Amount.of(flow.inner, "tokens", "query_size")

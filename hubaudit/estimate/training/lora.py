@@ -1,0 +1,153 @@
+"""Low-rank adapters: which matrices have one, and the tensors that are trained in the model's place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hubaudit.data import table
+from hubaudit.errors import UsageError
+from hubaudit.estimate.component import component, given
+from hubaudit.estimate.training.tensors import Trained, elements_of, loaded_groups, trained_as
+
+if TYPE_CHECKING:
+    from hubaudit.estimate.training.setting import Adapters, TrainSetting
+    from hubaudit.types import Component, ModelFacts, TensorGroup
+
+TABLE = "lora_targets.toml"
+ALL_LINEAR = "all-linear"
+#: What no adapter is put on: parameters that are no modules of their own (routers, fused experts; transformers 5), and norms.
+_NO_LINEAR = frozenset({"router", "expert", "norm", "buffer"})
+#: Names of the matrices that read attention's result, and the MLP's product.
+_ATTENTION_OUT = frozenset({"o_proj", "out_proj", "c_proj", "dense", "wo", "o"})
+_MLP_OUT = frozenset({"down_proj", "c_proj", "fc2", "dense_4h_to_h", "w2", "wo"})
+_PEFT = "peft 0.21.2 tuners/lora/layer.py; 16-bit adapters are made float32 (autocast_adapter_dtype)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Targets:
+    """How many of one layer's matrices have adapters, by what they read: the layer's stream before attention, attention's result, the
+    stream before the MLP, the MLP's product.
+    """
+
+    attention_in: int = 0
+    attention_out: int = 0
+    mlp_in: int = 0
+    mlp_out: int = 0
+
+
+def adapted_groups(facts: ModelFacts, adapters: Adapters) -> list[TensorGroup]:
+    """The matrices that get an adapter.
+
+    Raises:
+        UsageError: no module of the model has one of the names, or nobody says which and PEFT has no default for the model type.
+    """
+    groups = [group for group in loaded_groups(facts) if _is_adaptable(group)]
+    if adapters.targets == ALL_LINEAR:
+        found = [group for group in groups if group.kind == "linear" and not _is_output(group, facts)]
+    else:
+        names = _names(facts, adapters)
+        found = [group for group in groups if _matches(_module(group), names)]
+    if not found:
+        raise UsageError("no module has the name of one of --lora-targets", hint="--lora-targets all-linear")
+    return found
+
+
+def _names(facts: ModelFacts, adapters: Adapters) -> tuple[str, ...]:
+    if adapters.targets is not None:
+        return tuple(name.strip() for name in adapters.targets.split(",") if name.strip())
+    known: dict[str, list[str]] = table(TABLE)["targets"]
+    names = known.get(facts.model_type or "")
+    if names is None:
+        raise UsageError(f"PEFT has no default targets for {facts.model_type}", hint="--lora-targets all-linear")
+    return tuple(names)
+
+
+def _is_adaptable(group: TensorGroup) -> bool:
+    is_gate = "shared_expert_gate" in group.pattern
+    shape = group.logical_shape or group.shape
+    return group.pattern.endswith(".weight") and len(shape) == 2 and (group.role not in _NO_LINEAR or is_gate)
+
+
+def _is_output(group: TensorGroup, facts: ModelFacts) -> bool:
+    """Whether it is the model's output embedding, which ``all-linear`` leaves out."""
+    return group.role in ("head", "embedding") and facts.vocab_size.value in group.shape
+
+
+def _module(group: TensorGroup) -> str:
+    return group.pattern.removesuffix(".weight")
+
+
+def _matches(module: str, names: tuple[str, ...]) -> bool:
+    return any(module == name or module.endswith(f".{name}") for name in names)
+
+
+def trained_tensors(facts: ModelFacts, adapters: Adapters) -> tuple[Trained, ...]:
+    """Matrices A and B of every adapter, DoRA's magnitudes; then the modules that are trained whole."""
+    rank = adapters.rank
+    made = []
+    for group in adapted_groups(facts, adapters):
+        rows, columns = group.logical_shape or group.shape
+        made.append(Trained(role="adapter", shape=(rank, columns), count=group.count))
+        made.append(Trained(role="adapter", shape=(rows, rank), count=group.count))
+        if adapters.variant == "dora":
+            made.append(Trained(role="adapter", shape=(rows,), count=group.count))
+    return tuple(made)
+
+
+def saved_whole(facts: ModelFacts, adapters: Adapters) -> tuple[Trained, ...]:
+    """Copies of the modules that are trained whole beside the adapters.
+
+    Raises:
+        UsageError: no module has that name.
+    """
+    found = []
+    for name in adapters.modules_to_save:
+        groups = [
+            group
+            for group in loaded_groups(facts)
+            if group.parameters and _matches(group.pattern.rpartition(".")[0], (name,))
+        ]
+        if not groups:
+            raise UsageError(f"no module is called `{name}`", hint="--modules-to-save takes a name as lm_head or embed_tokens")
+        found += [trained_as(group) for group in groups]
+    return tuple(found)
+
+
+def targets_of(facts: ModelFacts, setting: TrainSetting) -> Targets:
+    """The same by what the matrices read, for one layer."""
+    if setting.adapters is None:
+        return Targets()
+    counts = dict.fromkeys(("attention_in", "attention_out", "mlp_in", "mlp_out"), 0)
+    layers = facts.layers.value or 1
+    for group in adapted_groups(facts, setting.adapters):
+        place = _place(group)
+        if place is not None and group.count >= layers:
+            counts[place] += 1
+    return Targets(**counts)
+
+
+def _place(group: TensorGroup) -> str | None:
+    name = _module(group).rpartition(".")[2]
+    if group.role == "attention":
+        return "attention_out" if name in _ATTENTION_OUT else "attention_in"
+    if group.role == "mlp":
+        is_out = name in _MLP_OUT or _module(group).endswith(".output.dense")
+        return "mlp_out" if is_out else "mlp_in"
+    return None
+
+
+def adapter_component(facts: ModelFacts, setting: TrainSetting) -> Component | None:
+    """The adapters' own weights; ``None`` where there are none."""
+    if setting.adapters is None:
+        return None
+    inputs = {
+        "adapter_parameters": given(
+            elements_of(trained_tensors(facts, setting.adapters)), "rank × (rows + columns) of every target"
+        ),
+        "copied_parameters": given(elements_of(saved_whole(facts, setting.adapters)), "modules_to_save"),
+        "weight_bits": given(setting.recipe.weight_bits, f"table:recipes.toml#{setting.recipe.name}"),
+    }
+    formula = "4 * adapter_parameters"
+    formula += " + copied_parameters * weight_bits // 8" if inputs["copied_parameters"].value else ""
+    return component("adapters", "Parameter", formula, inputs, exactness="exact", source=_PEFT)
