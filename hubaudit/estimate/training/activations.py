@@ -71,6 +71,8 @@ def norm_saved(block: Block, flow: Flow, width: str = _HIDDEN, heads: str | None
         return Amount.of(read, "tokens", width) + Amount.of(2 * _FLOAT, *rows)
     normed = _FLOAT if block.norm == "rms_plus_one" else read
     kept = Amount.of(_FLOAT + (normed if flow.is_trained else 0), "tokens", width)
+    if block.norm == "rms_plus_one":  # the sum 1 + weight is a tensor of its own
+        kept += Amount.of(_FLOAT, _HIDDEN if heads is None else "head_dim")
     return kept + Amount.of(_FLOAT, *rows)
 
 
@@ -96,7 +98,9 @@ def _attention(block: Block, flow: Flow, kernel: str, targets: Targets) -> Amoun
     scores = ("tokens", "sequence_tokens", "attention_heads")
     result_kept = kernel in ("flash", "efficient")
     if kernel == "flash":
-        saved = Amount.of(2 * inner, *query) + Amount.of(2 * inner, *key) + Amount.of(_FLOAT, "tokens", "attention_heads")
+        saved = (
+            Amount.of(2 * inner, *query) + Amount.of(2 * inner, *key) + Amount.of(_FLOAT, "tokens", "attention_heads")
+        )
     elif kernel == "efficient":
         saved = Amount.of(4 * inner, *query) + Amount.of(_FLOAT, "tokens", "attention_heads")
     elif kernel == "math":
@@ -113,7 +117,9 @@ def _attention(block: Block, flow: Flow, kernel: str, targets: Targets) -> Amoun
     if block.cached and kernel != "eager":
         saved += Amount.of(2 * inner, *key)
     if block.qk_norm:
-        saved += norm_saved(block, flow, "query_size", "attention_heads") + norm_saved(block, flow, "key_size", "kv_heads")
+        saved += norm_saved(block, flow, "query_size", "attention_heads") + norm_saved(
+            block, flow, "key_size", "kv_heads"
+        )
     out = _shared_input(flow, "query_size", targets.attention_out, 1, inner, is_kept=result_kept)
     return saved + out + _ranks(flow, targets.attention_in + targets.attention_out)
 
@@ -146,7 +152,12 @@ def _experts(flow: Flow) -> Amount:
     outputs = Amount.of(flow.inner, *gathered) + Amount.of(3 * flow.inner, *routed)
     if not flow.is_trained:
         return outputs
-    return outputs + Amount.of(flow.inner, *gathered) + Amount.of(flow.inner, *routed) + Amount.of(flow.stream, "tokens", _HIDDEN)
+    return (
+        outputs
+        + Amount.of(flow.inner, *gathered)
+        + Amount.of(flow.inner, *routed)
+        + Amount.of(flow.stream, "tokens", _HIDDEN)
+    )
 
 
 def _mlp_temporary(flow: Flow, targets: Targets, *, routed: bool, dense: bool) -> Amount:
@@ -167,7 +178,11 @@ def _attention_temporary(flow: Flow, kernel: str) -> Amount:
     made = Amount.of(flow.stream, "tokens", _HIDDEN)
     scores = ("tokens", "sequence_tokens", "attention_heads")
     if kernel == "flash":
-        return made + Amount.of(flow.inner + _FLOAT, "tokens", "query_size") + Amount.of(4 * flow.inner, "tokens", "key_size")
+        return (
+            made
+            + Amount.of(flow.inner + _FLOAT, "tokens", "query_size")
+            + Amount.of(4 * flow.inner, "tokens", "key_size")
+        )
     if kernel == "efficient":
         return made + Amount.of(3 * flow.inner + _FLOAT, "tokens", "query_size")
     freed = flow.inner if kernel == "eager" and flow.inner < _FLOAT else 0

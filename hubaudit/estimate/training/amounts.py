@@ -54,8 +54,9 @@ class Amount:
 
     def formula(self) -> str:
         """An integer expression, with what all terms of a group share written once."""
-        terms = {product: coefficient for product, coefficient in self._terms.items() if coefficient}
-        return _grouped(terms) or "0"
+        more = {product: coefficient for product, coefficient in self._terms.items() if coefficient > 0}
+        less = {product: -coefficient for product, coefficient in self._terms.items() if coefficient < 0}
+        return (_grouped(more) or "0") + (f" - ({_grouped(less)})" if less else "")
 
 
 def _grouped(terms: Mapping[Product, int]) -> str:
@@ -70,7 +71,7 @@ def _grouped(terms: Mapping[Product, int]) -> str:
     parts = [_headed(head, rest) for head, rest in heads.items()]
     if plain:
         parts.append(str(plain))
-    return " + ".join(parts).replace("+ -", "- ")
+    return " + ".join(parts)
 
 
 def _headed(head: str, rest: Mapping[Product, int]) -> str:

@@ -18,6 +18,8 @@ TABLE = "blocks.toml"
 #: Kinds of layers whose computation is that of a decoder block with attention over keys and values.
 _ATTENTION_KINDS = frozenset({"full", "sliding", "chunked", "none", "hybrid_full", "cross"})
 _BYTE = 8
+_FLOAT = 4
+_HALF = 2
 _LARGEST_FLASH_HEAD = 256
 
 
@@ -97,13 +99,13 @@ def flow_of(setting: TrainSetting) -> Flow:
     recipe = setting.recipe
     compute = bits_of()[recipe.compute] // _BYTE
     weights = recipe.weight_bits // _BYTE
-    is_prepared = setting.quant is not None
-    stream = 4 if is_prepared else max(compute, weights)
+    is_prepared = setting.is_prepared
+    stream = _FLOAT if is_prepared else max(compute, weights)
     return Flow(
         stream=stream,
         inner=compute if recipe.autocast else stream,
         head=compute if recipe.autocast else stream,
-        adapter=compute if recipe.autocast else max(4, stream),
+        adapter=compute if recipe.autocast else max(_FLOAT, stream),
         casts=recipe.autocast and stream > compute,
         is_trained=setting.adapters is None,
     )
@@ -127,6 +129,8 @@ def dimensions(facts: ModelFacts, setting: TrainSetting) -> dict[str, Input] | s
     inputs["query_size"] = given(heads * head_dim, "attention_heads × head_dim")
     inputs["key_size"] = given(inputs["kv_heads"].value * head_dim, "kv_heads × head_dim")
     moe = facts.moe
+    if setting.adapters is not None:
+        inputs["rank"] = given(setting.adapters.rank, "workload")
     if moe is not None:
         for name, fact in (("experts_per_token", moe.experts_per_token), ("expert_size", moe.expert_intermediate_size)):
             value = known(fact) or (known(facts.intermediate_size) if name == "expert_size" else None)
@@ -146,6 +150,6 @@ def kernel_of(block: Block, flow: Flow, setting: TrainSetting, inputs: dict[str,
         return "eager"
     if block.sdpa_is_math:
         return "math"
-    if flow.inner <= 2 and inputs["head_dim"].value <= _LARGEST_FLASH_HEAD:  # noqa: PLR2004 - bytes of 16 bit
+    if flow.inner <= _HALF and inputs["head_dim"].value <= _LARGEST_FLASH_HEAD:
         return "flash"
     return "efficient" if inputs["kv_heads"].value == inputs["attention_heads"].value else "math"

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from hubaudit.data import table
 from hubaudit.errors import UsageError
 from hubaudit.estimate.component import component, given
-from hubaudit.estimate.training.tensors import Trained, elements_of, loaded_groups, trained_as
+from hubaudit.estimate.training.tensors import Trained, elements_of, trained_as
+from hubaudit.facts.loading import loaded_groups
 
 if TYPE_CHECKING:
     from hubaudit.estimate.training.setting import Adapters, TrainSetting
@@ -21,13 +22,18 @@ _NO_LINEAR = frozenset({"router", "expert", "norm", "buffer"})
 #: Names of the matrices that read attention's result, and the MLP's product.
 _ATTENTION_OUT = frozenset({"o_proj", "out_proj", "c_proj", "dense", "wo", "o"})
 _MLP_OUT = frozenset({"down_proj", "c_proj", "fc2", "dense_4h_to_h", "w2", "wo"})
+#: Types whose matrices are GPT-2's Conv1D, stored with the inputs first.
+_CONV1D = frozenset({"gpt2", "openai-gpt", "imagegpt", "decision_transformer"})
+#: A matrix's tensor, plain and as packed formats call it.
+_WEIGHTS = (".weight", ".qweight", ".weight_packed")
 _PEFT = "peft 0.21.2 tuners/lora/layer.py; 16-bit adapters are made float32 (autocast_adapter_dtype)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """How many of one layer's matrices have adapters, by what they read: the layer's stream before attention, attention's result, the
-    stream before the MLP, the MLP's product.
+    """How many of one layer's matrices have adapters, by what they read.
+
+    That is the layer's stream before attention, attention's result, the stream before the MLP, or the MLP's product.
     """
 
     attention_in: int = 0
@@ -44,13 +50,24 @@ def adapted_groups(facts: ModelFacts, adapters: Adapters) -> list[TensorGroup]:
     """
     groups = [group for group in loaded_groups(facts) if _is_adaptable(group)]
     if adapters.targets == ALL_LINEAR:
-        found = [group for group in groups if group.kind == "linear" and not _is_output(group, facts)]
+        taken = _names_of_experts(facts)
+        found = [
+            group
+            for group in groups
+            if group.kind == "linear" and not _is_output(group, facts) and not _matches(_module(group), taken)
+        ]
     else:
         names = _names(facts, adapters)
         found = [group for group in groups if _matches(_module(group), names)]
     if not found:
         raise UsageError("no module has the name of one of --lora-targets", hint="--lora-targets all-linear")
     return found
+
+
+def _names_of_experts(facts: ModelFacts) -> tuple[str, ...]:
+    """Names of the experts' own matrices: PEFT takes them for the fused parameters, and leaves dense layers of the same names alone."""
+    names = {_module(group).rpartition(".")[2] for group in loaded_groups(facts) if group.role == "expert"}
+    return tuple(sorted(names - {"gate_up_proj"}))
 
 
 def _names(facts: ModelFacts, adapters: Adapters) -> tuple[str, ...]:
@@ -66,7 +83,9 @@ def _names(facts: ModelFacts, adapters: Adapters) -> tuple[str, ...]:
 def _is_adaptable(group: TensorGroup) -> bool:
     is_gate = "shared_expert_gate" in group.pattern
     shape = group.logical_shape or group.shape
-    return group.pattern.endswith(".weight") and len(shape) == 2 and (group.role not in _NO_LINEAR or is_gate)
+    if group.pattern.endswith("relative_attention_bias.weight"):
+        return False  # an embedding of distances
+    return group.pattern.endswith(_WEIGHTS) and len(shape) == 2 and (group.role not in _NO_LINEAR or is_gate)
 
 
 def _is_output(group: TensorGroup, facts: ModelFacts) -> bool:
@@ -75,7 +94,7 @@ def _is_output(group: TensorGroup, facts: ModelFacts) -> bool:
 
 
 def _module(group: TensorGroup) -> str:
-    return group.pattern.removesuffix(".weight")
+    return group.pattern.rpartition(".")[0]
 
 
 def _matches(module: str, names: tuple[str, ...]) -> bool:
@@ -85,14 +104,37 @@ def _matches(module: str, names: tuple[str, ...]) -> bool:
 def trained_tensors(facts: ModelFacts, adapters: Adapters) -> tuple[Trained, ...]:
     """Matrices A and B of every adapter, DoRA's magnitudes; then the modules that are trained whole."""
     rank = adapters.rank
-    made = []
+    made = _of_experts(facts, adapters)
     for group in adapted_groups(facts, adapters):
         rows, columns = group.logical_shape or group.shape
         made.append(Trained(role="adapter", shape=(rank, columns), count=group.count))
         made.append(Trained(role="adapter", shape=(rows, rank), count=group.count))
         if adapters.variant == "dora":
-            made.append(Trained(role="adapter", shape=(rows,), count=group.count))
+            outputs = columns if facts.model_type in _CONV1D else rows
+            made.append(Trained(role="adapter", shape=(outputs,), count=group.count))
     return tuple(made)
+
+
+def _of_experts(facts: ModelFacts, adapters: Adapters) -> list[Trained]:
+    """Adapters of fused experts and their router, which ``all-linear`` means too: the rank for every expert, twice for gate and up in one.
+
+    Raises:
+        UsageError: DoRA does not know parameters that are no modules.
+    """
+    moe, hidden = facts.moe, facts.hidden_size.value
+    layers = max((group.count for group in loaded_groups(facts) if group.role == "router"), default=0)
+    if adapters.targets != ALL_LINEAR or moe is None or not hidden or not layers:
+        return []
+    if adapters.variant == "dora":
+        raise UsageError("PEFT has no DoRA for fused experts", hint="--lora-targets q_proj,k_proj,v_proj,o_proj")
+    experts, size = moe.experts.value, moe.expert_intermediate_size.value or facts.intermediate_size.value
+    if not experts or not size:
+        return []
+    rank = adapters.rank
+    shapes = (
+        (2 * rank * experts, hidden), (2 * size, 2 * rank * experts), (rank * experts, size), (hidden, rank * experts), (rank, hidden), (experts, rank),
+    )  # fmt: skip
+    return [Trained(role="adapter", shape=shape, count=layers) for shape in shapes]
 
 
 def saved_whole(facts: ModelFacts, adapters: Adapters) -> tuple[Trained, ...]:
@@ -109,7 +151,9 @@ def saved_whole(facts: ModelFacts, adapters: Adapters) -> tuple[Trained, ...]:
             if group.parameters and _matches(group.pattern.rpartition(".")[0], (name,))
         ]
         if not groups:
-            raise UsageError(f"no module is called `{name}`", hint="--modules-to-save takes a name as lm_head or embed_tokens")
+            raise UsageError(
+                f"no module is called `{name}`", hint="--modules-to-save takes a name as lm_head or embed_tokens"
+            )
         found += [trained_as(group) for group in groups]
     return tuple(found)
 

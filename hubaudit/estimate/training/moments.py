@@ -46,7 +46,7 @@ def estimate_at_worst(
     )
     return Estimate(
         fidelity="formula",
-        components=peak.components,
+        components=tuple(part for part in peak.components if part.high_bytes),
         total_bytes=peak.total_bytes,
         low_bytes=sum(part.low_bytes for part in peak.components),
         high_bytes=sum(part.high_bytes for part in peak.components),

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 from hubaudit.data.dtypes import bits_of, dtype_named, short_name
 from hubaudit.errors import UsageError
 from hubaudit.estimate.component import Input, given
-from hubaudit.estimate.setting import QUANTS, load_choice
+from hubaudit.estimate.conversion import conversion_of
+from hubaudit.estimate.setting import load_choice
 from hubaudit.estimate.training.optimizers import Optimizer, optimizer_named
 from hubaudit.estimate.training.recipes import Recipe, recipe_for, recipe_named
+from hubaudit.facts.loading import stays_packed
 
 if TYPE_CHECKING:
+    from hubaudit.estimate.conversion import Conversion
     from hubaudit.types import Checkpointing, ModelFacts, Workload
 
 DEFAULT_SEQUENCE_TOKENS = 2048
@@ -59,14 +62,20 @@ class TrainSetting:
     grad_accum: int
     recipe: Recipe
     optimizer: Optimizer
-    quant: str | None
+    conversion: Conversion | None
     attention: str
     checkpointing: Checkpointing | None
     checkpoint_every: int
     loss: str
     adapters: Adapters | None
     sharing: Sharing
+    is_packed: bool
     assumptions: tuple[str, ...]
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the base is quantized, and what is not was made float32 (``prepare_model_for_kbit_training``)."""
+        return self.conversion is not None or self.is_packed
 
 
 def settle_training(facts: ModelFacts, workload: Workload) -> TrainSetting:
@@ -77,6 +86,11 @@ def settle_training(facts: ModelFacts, workload: Workload) -> TrainSetting:
     """
     assumptions: list[str] = []
     _check(workload)
+    is_packed = stays_packed(facts)
+    if is_packed and workload.lora is None:
+        raise UsageError("quantized weights are not trained themselves", hint="--lora RANK trains adapters on them")
+    if is_packed and workload.quant is not None:
+        raise UsageError("the weights are already quantized", hint="leave out --quant")
     recipe = _recipe(facts, workload, assumptions)
     optimizer = optimizer_named(workload.optimizer or DEFAULT_OPTIMIZER)
     if workload.optimizer is None:
@@ -87,7 +101,7 @@ def settle_training(facts: ModelFacts, workload: Workload) -> TrainSetting:
         grad_accum=workload.grad_accum,
         recipe=recipe,
         optimizer=optimizer,
-        quant=workload.quant,
+        conversion=conversion_of(workload),
         attention=workload.attention,
         checkpointing=workload.gradient_checkpointing,
         checkpoint_every=workload.checkpoint_every,
@@ -101,6 +115,7 @@ def settle_training(facts: ModelFacts, workload: Workload) -> TrainSetting:
             pp=workload.pp,
             offload=workload.offload,
         ),
+        is_packed=is_packed,
         assumptions=tuple(assumptions),
     )
 
@@ -123,7 +138,6 @@ def _check(workload: Workload) -> None:
     choices = (
         ("loss", workload.loss, LOSSES),
         ("offload", workload.offload, OFFLOADS),
-        ("quantization", workload.quant, QUANTS),
         ("kind of adapter", workload.lora_variant, VARIANTS),
     )
     for what, said, known in choices:

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hubaudit.errors import UsageError
+from hubaudit.data import table
 from hubaudit.estimate.component import component, given
-from hubaudit.estimate.overhead import cuda_context, workspace
+from hubaudit.estimate.overhead import cuda_context
+from hubaudit.estimate.training.amounts import Amount
 from hubaudit.estimate.training.moments import Moment, estimate_at_worst
-from hubaudit.estimate.training.optimizers import step_bytes
 from hubaudit.estimate.training.setting import TrainSetting, settle_training
-from hubaudit.estimate.training.states import standing
-from hubaudit.estimate.training.tensors import whole_model
+from hubaudit.estimate.training.stack import Stack, stack_of
+from hubaudit.estimate.training.states import Standing, standing, update_temporaries
+from hubaudit.estimate.training.tensors import elements_of
 from hubaudit.types import Estimate, Omission
 
 if TYPE_CHECKING:
-    from hubaudit.types import Component, ModelFacts, Workload
+    from collections.abc import Iterator
+
+    from hubaudit.types import Category, Component, ModelFacts, Workload
+
+_TRACED = (
+    "storages that autograd keeps in the model code of transformers 5.23.0, operation by operation; equal to storage-lifetime traces of every "
+    "type in blocks.toml"
+)
+_BAND_PERCENT = (2, 2)
+#: More tokens than this make the backward pass of an embedding sort them (torch 2.13.0 aten/src/ATen/native/cuda/Embedding.cu).
+_SORTED_TOKENS = 3072
 
 
 def estimate_training(facts: ModelFacts, workload: Workload) -> Estimate:
@@ -25,30 +37,168 @@ def estimate_training(facts: ModelFacts, workload: Workload) -> Estimate:
         UsageError: the workload asks for something that does not exist.
     """
     setting = settle_training(facts, workload)
-    if setting.adapters is not None or setting.sharing.gpus > 1:
-        raise UsageError("adapters and several GPUs are not estimated yet", hint="leave out --lora and --gpus")
-    parts = standing(facts, setting)
-    beside = (workspace(), cuda_context())
-    weights = tuple(part for part in parts.components if part.category == "Parameter")
-    omitted = (*parts.omitted, Omission(id="activations", reason="activations of training are not estimated yet"))
-    moments = [
-        Moment(phase="load", components=(*weights, *beside)),
-        Moment(phase="optimizer", components=(*parts.components, *_temporaries(facts, setting), *beside)),
-    ]
-    return estimate_at_worst(moments, assumptions=setting.assumptions, omitted=omitted)
+    held = standing(facts, setting)
+    if held is None:
+        reason = facts.parameters_reason or "no tensors are known"
+        return estimate_at_worst(
+            [Moment(phase="load", components=(cuda_context(),))],
+            assumptions=setting.assumptions,
+            omitted=(Omission(id="weights", reason=reason),),
+        )
+    stack = stack_of(facts, setting)
+    moments = list(moments_of(held, stack, setting))
+    omitted = (Omission(id="activations", reason=stack),) if isinstance(stack, str) else ()
+    said = (*setting.assumptions, *_said(stack))
+    return estimate_at_worst(moments, assumptions=said, omitted=omitted)
 
 
-def _temporaries(facts: ModelFacts, setting: TrainSetting) -> tuple[Component, ...]:
-    size = step_bytes(whole_model(facts), setting.optimizer, setting.recipe.state_bits)
-    if not size:
+def _said(stack: Stack | str) -> Iterator[str]:
+    if isinstance(stack, str):
+        yield "not in the total: activations"
+    elif stack.kernel == "math":
+        yield "attention by plain products: the fused kernels do not take float32 with grouped heads, so that scores are kept"
+
+
+def moments_of(held: Standing, stack: Stack | str, setting: TrainSetting) -> Iterator[Moment]:
+    """Every moment that may be the worst, in the order of a step."""
+    lasting = (*held.parameters, held.states)
+    yield Moment(phase="load", components=(*held.parameters, cuda_context()))
+    if not isinstance(stack, str):
+        before = (*lasting, *((held.gradients,) if setting.grad_accum > 1 else ()))
+        yield from _forward(before, stack, setting)
+        yield from _backward(lasting, held, stack, setting)
+    update = update_temporaries(held, setting)
+    extra = () if update is None else (update,)
+    yield Moment(phase="optimizer", components=(*lasting, held.gradients, *extra, _workspace(2), cuda_context()))
+
+
+def _forward(before: tuple[Component, ...], stack: Stack, setting: TrainSetting) -> Iterator[Moment]:
+    beside = (*_casts(stack, whole=True), _workspace(1), cuda_context())
+    activations = _activations(stack, stack.kept(setting) + stack.around)
+    yield Moment(phase="forward", components=(*before, activations, *beside))
+    if stack.loss is not None:
+        logits = _part("logits", "Activation", stack, stack.loss.forward, stack.loss.source)
+        yield Moment(phase="loss", components=(*before, activations, logits, *beside))
+
+
+def _backward(lasting: tuple[Component, ...], held: Standing, stack: Stack, setting: TrainSetting) -> Iterator[Moment]:
+    """The moments of a backward pass that may be its worst.
+
+    Where the loss begins it, at the head, in the last layer (all is still kept), in the first (all gradients are there), in the embedding.
+    """
+    beside = (*_casts(stack, whole=setting.checkpointing != "full"), _workspace(2), cuda_context())
+    kept = stack.kept(setting)
+    layer = stack.fullest()
+    width = stack.flow.stream
+    stream = Amount.of(width, "tokens", "hidden_size")
+    grow = _Gradients(held, stack, setting)
+
+    def moment(gradients: Component, activations: Amount, temporary: Amount, *others: Component) -> Moment:
+        parts = (_activations(stack, activations), _part("backward", "Workspace", stack, temporary, _TRACED), *others)
+        return Moment(phase="backward", components=(*lasting, gradients, *parts, *beside))
+
+    if stack.loss is not None:
+        logits = _part("logits", "Activation", stack, stack.loss.backward, stack.loss.source)
+        yield moment(grow.none(), kept + stack.around, Amount(), logits)
+        if setting.loss in ("full", "held"):
+            head = Amount.of(stack.flow.head, "tokens", "vocab_size")
+            yield moment(grow.head(), kept + stack.around, head + stream + grow.cast_head())
+    recomputed = stack.recomputed(setting)
+    dequantized = Amount.of(2, "largest_matrix") if setting.is_prepared else Amount()
+    yield moment(grow.head(), kept + recomputed, layer.mlp_temporary + dequantized)
+    yield moment(grow.head(), kept + recomputed - layer.mlp, layer.attention_temporary + dequantized)
+    yield moment(grow.layers(), stack.one_saved(setting), layer.mlp_temporary + dequantized)
+    if stack.flow.is_trained:
+        yield moment(grow.whole(), Amount(), stream + grow.embedding())
+
+
+class _Gradients:
+    """Gradients that exist at some point of the backward pass; all of them from its start where they are added up over batches."""
+
+    def __init__(self, held: Standing, stack: Stack, setting: TrainSetting) -> None:
+        self._held = held
+        self._stack = stack
+        self._adds_up = setting.grad_accum > 1 or not stack.flow.is_trained
+        self._is_tied = not any(one.role == "head" and one.is_matrix for one in held.trained)
+
+    def none(self) -> Component:
+        """Before the backward pass has made any."""
+        return self._of(0)
+
+    def head(self) -> Component:
+        """That of the head alone."""
+        return self._of(self._stack.head_elements)
+
+    def layers(self) -> Component:
+        """All but the embedding's own."""
+        return self._of(elements_of(self._held.trained) - (0 if self._is_tied else self._embedding_elements()))
+
+    def whole(self) -> Component:
+        """All of them."""
+        return self._held.gradients
+
+    def cast_head(self) -> Amount:
+        """Under autocast the head's gradient is made in 16 bit first."""
+        return (
+            Amount({("vocab_size", "hidden_size"): 2})
+            if self._stack.flow.casts and self._stack.flow.is_trained
+            else Amount()
+        )
+
+    def embedding(self) -> Amount:
+        """The embedding's gradient beside the head's where they are one matrix, and what sorts many tokens."""
+        made = Amount()
+        if self._is_tied:
+            made += Amount.of(self._held.gradient_bits // 8, "vocab_size", "hidden_size")
+        tokens, vocab = self._stack.inputs["tokens"].value, self._stack.inputs["vocab_size"].value
+        if tokens > _SORTED_TOKENS:
+            made += Amount.of(4 * (tokens // 10 + min(tokens, vocab)), "hidden_size") + Amount.of(64, "tokens")
+        return made
+
+    def _embedding_elements(self) -> int:
+        return sum(one.elements * one.count for one in self._held.trained if one.role == "embedding")
+
+    def _of(self, elements: int) -> Component:
+        if self._adds_up:
+            return self._held.gradients
+        inputs = {
+            "elements": given(elements, "shapes of what the backward pass has reached"),
+            "gradient_bits": given(self._held.gradient_bits, "the recipe"),
+        }
+        source = "gradients come into being from the head downwards"
+        return component(
+            "gradients", "Gradient", "elements * gradient_bits // 8", inputs, exactness="formula", source=source
+        )
+
+
+def _casts(stack: Stack, *, whole: bool) -> tuple[Component, ...]:
+    """Casts of weights that autocast keeps: all of them until the forward pass ends, and with checkpointing only the head's after it."""
+    elements = stack.cast_elements if whole else min(stack.cast_elements, stack.head_elements)
+    if not elements:
         return ()
-    inputs = {"step_bytes": given(size, "shapes of the trainable tensors")}
-    made = component(
-        "optimizer_temporaries",
-        "Workspace",
-        "step_bytes",
-        inputs,
-        exactness="formula",
-        source=setting.optimizer.source,
+    inputs = {"cast_elements": given(elements, "matrices of the model")}
+    source = "torch 2.13.0 ATen/autocast_mode.cpp: casts of leaves are cached until autocast ends, and what autograd kept lives until its use"
+    return (component("weight_casts", "Workspace", "2 * cast_elements", inputs, exactness="formula", source=source),)
+
+
+def _activations(stack: Stack, amount: Amount) -> Component:
+    return _part("activations", "Activation", stack, amount, _TRACED)
+
+
+def _part(name: str, category: Category, stack: Stack, amount: Amount, source: str) -> Component:
+    return component(
+        name, category, amount.formula(), stack.inputs, exactness="formula", source=source, band_percent=_BAND_PERCENT
     )
-    return (made,)
+
+
+def _workspace(handles: int) -> Component:
+    """Workspaces of cuBLAS: one for each handle, and the thread of the backward pass has its own."""
+    row = table("overheads.toml")["cublas_workspace"]
+    inputs = {
+        "handles": given(handles, "one a thread"),
+        "measured_bytes": given(row["bytes"], "table:overheads.toml#cublas_workspace"),
+    }
+    made = component(
+        "workspace", "Workspace", "handles * measured_bytes", inputs, exactness="fitted", source=row["source"]
+    )
+    return replace(made, low_bytes=row["low_bytes"] * handles, high_bytes=row["high_bytes"] * handles)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from hubaudit.facts.loading import ADAPTER, converts
+from hubaudit.facts.loading import converts, loaded_groups
 
 if TYPE_CHECKING:
     from hubaudit.types import ModelFacts, TensorGroup
@@ -37,11 +37,6 @@ class Trained:
     def is_hidden_matrix(self) -> bool:
         """A matrix of attention or MLP."""
         return len(self.shape) == 2 and self.role in _HIDDEN_ROLES
-
-
-def loaded_groups(facts: ModelFacts) -> list[TensorGroup]:
-    """What a runtime builds of the model itself; an adapter on top is no part of it."""
-    return [group for group in facts.tensor_groups if group.extra is None and group.role != ADAPTER]
 
 
 def whole_model(facts: ModelFacts) -> tuple[Trained, ...]:

@@ -1,0 +1,86 @@
+"""Logits and what makes a loss of them: bytes alive in the forward pass, kept for the backward one, and at its worst."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hubaudit.estimate.component import given
+from hubaudit.estimate.training.amounts import Amount
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hubaudit.estimate.component import Input
+    from hubaudit.estimate.training.block import Block, Flow
+
+_FLOAT = 4
+_ELEMENT = ("tokens", "vocab_size")
+_CHUNKS = 8
+SOURCES = {
+    "full": "transformers 5.23.0 loss/loss_utils.py, ForCausalLMLoss: float32 copy, log-softmax kept, two float32 gradients: 12 bytes a logit at the "
+    "worst; equal to traces, and to measurements on an H100 and an RTX 3050 (Soup, 12.000)",
+    "held": "as full, with the outputs object alive through backward: 14 bytes a logit in 16 bit, 16 in float32 (canifinetune, RTX 4080)",
+    "chunked": "torchtune CEWithChunkedOutputLoss, eight chunks: float32 copies one chunk at a time, log-softmax of all kept",
+    "fused": "Liger-Kernel ops/fused_linear_cross_entropy.py: logits of a chunk of tokens at a time, gradients of the stream and of the head made in "
+    "the forward pass",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """``forward`` is the most alive while the loss is computed, ``kept`` what the backward pass finds, ``backward`` the most while it begins."""
+
+    forward: Amount
+    kept: Amount
+    backward: Amount
+    source: str
+
+
+def loss_of(name: str, block: Block, flow: Flow, *, trains_head: bool) -> Loss:
+    """The loss of a language model over all tokens.
+
+    Args:
+        name: ``full``, ``held``, ``chunked`` or ``fused``.
+        block: whether the model bounds its logits by a tanh, which keeps its result.
+        flow: bytes of a logit.
+        trains_head: the head's weight needs a gradient.
+    """
+    source = SOURCES[name]
+    width = flow.head
+    bounded = Amount.of(width, *_ELEMENT) if block.softcap else Amount()
+    if name == "fused":
+        return _fused(width, source, trains_head=trains_head)
+    copy = Amount.of(_FLOAT if width < _FLOAT else 0, *_ELEMENT)
+    kept = Amount.of(_FLOAT, *_ELEMENT) + bounded
+    if name == "chunked":
+        chunk = Amount.of(3 * _FLOAT, "chunk_tokens", "vocab_size")
+        logits = Amount.of(width, *_ELEMENT)
+        return Loss(forward=kept + logits + chunk, kept=kept, backward=kept + logits + chunk, source=source)
+    held = Amount.of(width, *_ELEMENT) if name == "held" else Amount()
+    return Loss(
+        forward=Amount.of(width, *_ELEMENT) + copy + kept,
+        kept=kept,
+        backward=kept + Amount.of(2 * _FLOAT, *_ELEMENT) + held,
+        source=source,
+    )
+
+
+def _fused(width: int, source: str, *, trains_head: bool) -> Loss:
+    gradients = Amount.of(width, "tokens", "hidden_size")
+    made = gradients + Amount.of(width, "chunk_tokens", "vocab_size")
+    if trains_head:
+        gradients += Amount.of(width, "vocab_size", "hidden_size")
+        made += Amount.of(2 * width, "vocab_size", "hidden_size")
+    return Loss(forward=made, kept=gradients, backward=gradients, source=source)
+
+
+def chunk_tokens(name: str, inputs: Mapping[str, Input]) -> Input:
+    """Tokens of one chunk: an eighth of them, or as many as make a chunk of logits as large as the stream (a power of two)."""
+    tokens = inputs["tokens"].value
+    if name != "fused":
+        return given(-(-tokens // _CHUNKS), f"tokens ÷ {_CHUNKS}")
+    ratio = -(-inputs["vocab_size"].value // inputs["hidden_size"].value)
+    return given(
+        min(tokens, 1 << (-(-tokens // ratio) - 1).bit_length()), "tokens × hidden_size ÷ vocab_size, to a power of two"
+    )

@@ -1,0 +1,79 @@
+"""Estimates against training runs that somebody else measured on a GPU. No constant of the estimator was fitted to any of them."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import pytest
+from fixture_models import ROOT
+
+from hubaudit.estimate.modes import estimate
+from hubaudit.facts.model import understand
+from hubaudit.types import Estimate, ModelFacts, RepoSnapshot, Workload
+
+GIB = 2**30
+RTX4080 = tomllib.loads((ROOT / "fixtures" / "published" / "rtx4080.toml").read_text(encoding="utf-8"))
+
+
+def facts_from(config: dict[str, Any]) -> ModelFacts:
+    """Facts of a model of which the config alone is known."""
+    return understand(
+        RepoSnapshot(repo_id="org/model", revision=None, commit=None, source="local", configs={"config.json": config})
+    )
+
+
+def workload_of(run: dict[str, Any]) -> Workload:
+    """The run, as its runner made it."""
+    is_quantized = run["method"] == "qlora"
+    return Workload(
+        mode="train",
+        batch_size=run["batch_size"],
+        sequence_tokens=run["sequence_tokens"],
+        lora=run["rank"],
+        lora_targets="q_proj,k_proj,v_proj,o_proj",
+        optimizer=run["optimizer"],
+        gradient_checkpointing="full" if run["gradient_checkpointing"] else None,
+        loss="held",
+        quant="nf4" if is_quantized else None,
+        bnb_4bit_use_double_quant=is_quantized,
+        bnb_4bit_compute_dtype="bfloat16" if is_quantized else None,
+    )
+
+
+def allocated_gib(made: Estimate) -> float:
+    """What the caching allocator counts: all but the CUDA context."""
+    return (made.total_bytes - sum(part.bytes for part in made.components if part.category == "Context")) / GIB
+
+
+def _name(run: dict[str, Any]) -> str:
+    return run["file"].rpartition("__")[2].removesuffix(".json")
+
+
+@pytest.mark.parametrize("run", RTX4080["run"], ids=_name)
+def test_rtx_4080_lora_and_qlora(run: dict[str, Any]) -> None:
+    """The peak of max_memory_allocated within 1 % with checkpointing and within 2 % without."""
+    made = estimate(facts_from(RTX4080["config"][run["model"]]), workload_of(run))
+    assert not made.omitted
+    within = 0.01 if run["gradient_checkpointing"] else 0.02
+    assert allocated_gib(made) == pytest.approx(run["max_allocated_gib"], rel=within)
+
+
+@pytest.mark.parametrize("run", RTX4080["run"], ids=_name)
+def test_rtx_4080_weights(run: dict[str, Any]) -> None:
+    """What is allocated after loading, and what adapters add, within 1 % (tensors there are rounded up to 512 bytes) and 8.2 MiB of cuBLAS."""
+    made = estimate(facts_from(RTX4080["config"][run["model"]]), workload_of(run))
+    parts = {part.id: part.bytes for part in made.components}
+    after = run["allocated_after_lora_gib"] * GIB
+    assert abs(parts["weights"] + parts["adapters"] - after) < 0.002 * after + 9 * 2**20
+    gained = (run["allocated_after_lora_gib"] - run["allocated_after_load_gib"]) * GIB
+    assert parts["adapters"] == pytest.approx(gained, abs=0.0002 * GIB)
+
+
+@pytest.mark.parametrize("run", RTX4080["run"], ids=_name)
+def test_a_peak_is_no_sum_of_peaks(run: dict[str, Any]) -> None:
+    """The total is the largest phase, and less than all that any phase holds at its own worst."""
+    made = estimate(facts_from(RTX4080["config"][run["model"]]), workload_of(run))
+    assert made.total_bytes == max(phase.bytes for phase in made.phases)
+    assert [phase.name for phase in made.phases] == ["load", "forward", "loss", "backward", "optimizer"]
+    assert made.peak_phase == "backward"
