@@ -27,7 +27,8 @@ _ADAPTER_BITS = 32
 class Standing:
     """Components that live on, and the tensors that are trained.
 
-    ``gradients`` is all of them at once, as after a backward pass; ``own_bits`` the width of what the optimizer updates.
+    ``gradients`` is all of them at once, as after a backward pass; ``own_bits`` the width of what the optimizer updates; ``largest_unit_bytes``
+    what is whole at once where parameters are divided: two layers, embeddings and head.
     """
 
     weights: Component
@@ -38,6 +39,7 @@ class Standing:
     trained: tuple[Trained, ...]
     gradient_bits: int
     own_bits: int
+    largest_unit_bytes: int
 
     @property
     def parameters(self) -> tuple[Component, ...]:
@@ -76,7 +78,16 @@ def standing(facts: ModelFacts, setting: TrainSetting) -> Standing | None:
         trained=trained,
         gradient_bits=recipe_bits[0],
         own_bits=recipe_bits[1],
+        largest_unit_bytes=_unit_bytes(facts, weights),
     )
+
+
+def _unit_bytes(facts: ModelFacts, weights: Component) -> int:
+    groups = [group for group in loaded_groups(facts) if group.parameters]
+    everything = sum(group.parameters or 0 for group in groups)
+    outside = sum(group.parameters or 0 for group in groups if group.role in ("embedding", "head"))
+    unit = outside + 2 * -(-(everything - outside) // max(1, facts.layers.value or 1))
+    return weights.bytes * unit // max(1, everything)
 
 
 def _adapter_recipe(setting: TrainSetting) -> Recipe:

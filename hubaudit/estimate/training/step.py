@@ -11,10 +11,12 @@ from hubaudit.estimate.overhead import cuda_context
 from hubaudit.estimate.training.amounts import Amount
 from hubaudit.estimate.training.moments import Moment, estimate_at_worst
 from hubaudit.estimate.training.setting import TrainSetting, settle_training
+from hubaudit.estimate.training.sharding import Shares, shared, shares_of
 from hubaudit.estimate.training.stack import Stack, stack_of
 from hubaudit.estimate.training.states import Standing, standing, update_temporaries
 from hubaudit.estimate.training.tensors import elements_of
 from hubaudit.types import Estimate, Omission
+from hubaudit.units import format_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,10 +48,24 @@ def estimate_training(facts: ModelFacts, workload: Workload) -> Estimate:
             omitted=(Omission(id="weights", reason=reason),),
         )
     stack = stack_of(facts, setting)
-    moments = list(moments_of(held, stack, setting))
+    shares = shares_of(setting.sharing)
+    whole = list(moments_of(held, stack, setting))
     omitted = (Omission(id="activations", reason=stack),) if isinstance(stack, str) else ()
-    said = (*setting.assumptions, *_said(stack))
-    return estimate_at_worst(moments, assumptions=said, omitted=omitted)
+    said = (*setting.assumptions, *_said(stack), *_stages(whole, held, setting, shares))
+    return estimate_at_worst(list(shared(whole, held, setting, shares)), assumptions=said, omitted=omitted)
+
+
+def _stages(whole: list[Moment], held: Standing, setting: TrainSetting, shares: Shares) -> Iterator[str]:
+    """All stages side by side, where several processes share the run."""
+    if shares.replicas > 1:
+        totals = []
+        for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3 or FSDP")):
+            other = replace(shares, stage=stage, offload=frozenset())
+            most = max(moment.total_bytes for moment in shared(whole, held, setting, other))
+            totals.append(f"{name} {format_bytes(most)}")
+        yield f"each of {shares.replicas} GPUs, nothing offloaded: {', '.join(totals)}"
+    if shares.offload:
+        yield "what is offloaded takes as much host memory or disk, and time for the way there and back"
 
 
 def _said(stack: Stack | str) -> Iterator[str]:
