@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from pathlib import Path
 
-_AT_ONCE = 10_000
+_AT_ONCE = 1000
 
 
 class Entry(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import tracemalloc
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -195,3 +196,19 @@ def test_items_start_only_as_the_quota_allows(tmp_path: Path) -> None:
     run(tmp_path, items(*(f"m{number}" for number in range(15))), work, admission=SharedOut(budget))
     assert kept(tmp_path) == [(f"m{number}", "audited") for number in range(15)]
     assert len(refused) <= 8
+
+
+def test_memory_does_not_grow_with_the_list(tmp_path: Path) -> None:
+    """Ten times the list takes no more memory: names are on disk, rows in the journal, and nothing is kept of what is done."""
+
+    def most(folder: Path, count: int) -> int:
+        tracemalloc.start()
+        run(folder, (Item(name=f"org/model-{at}", position=at) for at in range(count)), audited)
+        with Rows(folder) as rows:
+            assert sum(1 for _ in rows) == count
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    most(tmp_path / "warm-up", 50)
+    assert most(tmp_path / "long", 3000) < most(tmp_path / "short", 300) + 500_000
