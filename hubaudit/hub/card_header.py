@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 def card_header(text: str) -> dict[str, Json]:
     """The header's keys; empty where there is none, or it is no YAML. An error in ``model-index`` costs only that key."""
+    if not text.lstrip("\ufeff \t\r\n").startswith("---"):
+        return {}  # the library would warn
     from huggingface_hub import ModelCard
 
     try:

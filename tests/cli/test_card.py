@@ -186,5 +186,8 @@ def test_only_looking(card: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     """Without --check and --write nothing is written, and the exit code is 0."""
     code, out, err = run(capsys, monkeypatch, "--repo", QWEN)
     assert (code, out) == (0, "")
-    assert "has no memory section" in err
+    assert err == "README.md: has no memory section\n"
+    card.write_text("# no header\n")
+    assert run(capsys, monkeypatch, "--repo", QWEN)[2] == "README.md: has no memory section\n"
+    card.write_text(TRUE)
     assert card.read_text(encoding="utf-8") == TRUE
