@@ -9,11 +9,15 @@ import pytest
 from fixture_models import ROOT
 
 from hubaudit.estimate.modes import estimate
+from hubaudit.estimate.training.setting import settle_training
+from hubaudit.estimate.training.states import standing
+from hubaudit.estimate.training.tensors import elements_of
 from hubaudit.facts.model import understand
 from hubaudit.types import Estimate, ModelFacts, RepoSnapshot, Workload
 
 GIB = 2**30
 RTX4080 = tomllib.loads((ROOT / "fixtures" / "published" / "rtx4080.toml").read_text(encoding="utf-8"))
+PEFT = tomllib.loads((ROOT / "fixtures" / "published" / "peft.toml").read_text(encoding="utf-8"))
 
 
 def facts_from(config: dict[str, Any]) -> ModelFacts:
@@ -77,3 +81,33 @@ def test_a_peak_is_no_sum_of_peaks(run: dict[str, Any]) -> None:
     assert made.total_bytes == max(phase.bytes for phase in made.phases)
     assert [phase.name for phase in made.phases] == ["load", "forward", "loss", "backward", "optimizer"]
     assert made.peak_phase == "backward"
+
+
+@pytest.mark.parametrize("run", PEFT["run"], ids=lambda run: run["file"])
+def test_peft_method_comparison(run: dict[str, Any]) -> None:
+    """Trainable parameters exactly; weights, gradients and states within 60 MiB of the measured mean less the offset that all its runs share."""
+    facts = facts_from(PEFT["config"])
+    workload = Workload(
+        mode="train",
+        lora=run.get("rank"),
+        lora_targets=run.get("targets"),
+        lora_variant=run.get("variant"),
+        recipe="bf16",
+    )
+    held = standing(facts, settle_training(facts, workload))
+    assert held is not None
+    assert elements_of(held.trained) == run["trainable"]
+    states = sum(part.bytes for part in held.components)
+    assert abs(run["mean_allocated_bytes"] - states - PEFT["offset_mib"] * 2**20) < 60 * 2**20
+
+
+def test_the_table_of_accuracy_is_todays() -> None:
+    """Regenerating docs/training-accuracy.md changes nothing (python tools/training_accuracy.py writes it)."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("accuracy_tool", ROOT / "tools" / "training_accuracy.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert module.page() == (ROOT / "docs" / "training-accuracy.md").read_text(encoding="utf-8")
