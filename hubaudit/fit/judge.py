@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hubaudit.fit.advice import advise
 from hubaudit.fit.serving import budget_bytes, served
 from hubaudit.fit.solver import Scale, best_precision, largest_batch, longest_context
 from hubaudit.fit.splits import Shared, as_asked, best_within, fewest_devices, may_split
@@ -49,6 +50,8 @@ def _judged(
     # Where a part of the estimate is missing, or how devices share it, what more would fit cannot be known either.
     is_known = word != "unknown" and not estimate.omitted
     needed = _needed(facts, workload, estimate, usable) if split is None and shared is None else None
+    if word in ("no", "tight"):
+        reason = reason or advise(facts, workload, usable_bytes)
     return Fit(
         hardware=hardware,
         verdict=word,
