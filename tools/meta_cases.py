@@ -237,6 +237,7 @@ CASES: dict[str, Case] = {
     "megatron-bert": Case(set={"is_decoder": True}),
     "rembert": Case(set={"is_decoder": True}),
     "roformer": Case(set={"is_decoder": True}),
+    "xlstm": Case(set={"embedding_dim": ...}),
     "rwkv": Case(set={"attention_hidden_size": ..., "intermediate_size": ...}),
     "speech-encoder-decoder": Case(
         set={
