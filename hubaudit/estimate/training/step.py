@@ -51,8 +51,18 @@ def estimate_training(facts: ModelFacts, workload: Workload) -> Estimate:
     shares = shares_of(setting.sharing)
     whole = list(moments_of(held, stack, setting))
     omitted = (Omission(id="activations", reason=stack),) if isinstance(stack, str) else ()
-    said = (*setting.assumptions, *_said(stack), *_stages(whole, held, setting, shares))
+    said = (*setting.assumptions, *_said(stack), *_not_counted(setting), *_stages(whole, held, setting, shares))
     return estimate_at_worst(list(shared(whole, held, setting, shares)), assumptions=said, omitted=omitted)
+
+
+def _not_counted(setting: TrainSetting) -> Iterator[str]:
+    """What the activations of adapters lack, so that nobody takes the figure for more than it is."""
+    if setting.adapters is None:
+        return
+    if setting.adapters.has_dropout:
+        yield "masks and outputs of the adapters' dropout are not counted: the activations are a lower bound"
+    if setting.adapters.variant == "dora":
+        yield "what DoRA keeps for its magnitudes beside LoRA is not counted: the activations are a lower bound"
 
 
 def _stages(whole: list[Moment], held: Standing, setting: TrainSetting, shares: Shares) -> Iterator[str]:

@@ -169,3 +169,10 @@ def test_the_peak_moves_between_phases() -> None:
     short = replace(BASE, sequence_tokens=16, optimizer="adamw_foreach")
     assert peak(estimate(facts, short)) == "optimizer"
     assert peak(estimate(facts, replace(BASE, sequence_tokens=4096, batch_size=8))) == "backward"
+
+
+@pytest.mark.parametrize("asked", [{"lora_dropout": True}, {"lora_variant": "dora"}])
+def test_what_adapters_lack_is_said(asked: dict[str, object]) -> None:
+    """Dropout and DoRA are in the parameters, and not all of them in the activations."""
+    made = estimate(facts_of(QWEN), replace(BASE, lora=8, **asked))  # type: ignore[arg-type]
+    assert any("lower bound" in line for line in made.assumptions)
