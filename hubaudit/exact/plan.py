@@ -98,8 +98,10 @@ def _refuse_what_is_outside(workload: Workload) -> None:
         f"--loss {workload.loss}": workload.loss not in (None, "full", "held"),
         "--selective-checkpointing": workload.gradient_checkpointing == "selective",
         f"--checkpoint-every {workload.checkpoint_every}": workload.checkpoint_every > 1,
+        f"--num-beams {workload.num_beams}": workload.num_beams > 1,
+        f"--num-return-sequences {workload.num_return_sequences}": workload.num_return_sequences > 1,
         f"--offload {workload.offload}": workload.offload is not None,
-        "several GPUs": workload.gpus > 1 or workload.tp > 1 or workload.pp > 1,
+        "several GPUs": max(workload.gpus, workload.tp, workload.pp, workload.ep) > 1,
         "quantized base weights without --lora": workload.mode == "train"
         and bool(workload.quant)
         and not workload.lora,

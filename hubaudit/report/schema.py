@@ -58,7 +58,7 @@ def schema() -> dict[str, Any]:
         "title": f"A report of hubaudit, schema version {SCHEMA_VERSION}",
         "type": "object",
         "required": list(head),
-        "properties": head | answer | {"error": error},
+        "properties": head | answer | {"error": error, "exact": _exact()},
         "oneOf": [{"required": list(answer)}, {"required": ["error"]}],
         "$defs": {"facts": _facts()},
     }
@@ -110,6 +110,32 @@ def _layers() -> dict[str, Any]:
 
 def _estimate() -> dict[str, Any]:
     return _slots(types.Estimate)
+
+
+def _exact() -> dict[str, Any]:
+    """Only where --exact asked for it."""
+    part = get_type_hints(types.Component)
+    fit = {
+        "gpu": _of(str),
+        **dict.fromkeys(
+            ("usable_bytes", "capacity_bytes", "needed_bytes", "needed_expandable_segments_bytes"), _of(int)
+        ),
+        **dict.fromkeys(("fits", "fits_expandable_segments"), _of(bool)),
+    }
+    return _object(
+        {
+            "label": _of(str),
+            "fidelity": _of(get_type_hints(types.Estimate)["fidelity"]),
+            "max_allocated_bytes": _of(int),
+            "max_reserved_bytes": _of(int),
+            "peak_phase": _of(str | None),
+            "components": _list(_object({name: _of(part[name]) for name in ("id", "category", "bytes")})),
+            "phases": _list(_slots(types.ExactPhase)),
+            "fit": _list(_object(fit)),
+            "assumptions": _list(_of(str)),
+            "omitted": _list(_slots(types.Omission)),
+        }
+    )
 
 
 def _fit() -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from typing import Any
 
 import jsonschema
@@ -15,7 +16,7 @@ from hubaudit.errors import NotFoundError
 from hubaudit.fit.catalogue import hardware_named
 from hubaudit.report.schema import schema
 from hubaudit.report.wire import error_to_wire, to_wire
-from hubaudit.types import RepoSnapshot, Workload
+from hubaudit.types import ExactFit, ExactMemory, ExactPhase, RepoSnapshot, Workload
 
 SCHEMA = schema()
 
@@ -74,3 +75,28 @@ def test_it_can_fail(change: dict[str, Any]) -> None:
     document = audited(snapshot_of("qwen2-0.5b-instruct"), Workload()) | change
     with pytest.raises(jsonschema.ValidationError):
         check(document)
+
+
+def test_an_exact_block_obeys() -> None:
+    """The block that --exact adds, with a device to run on."""
+    report = audit_snapshot(snapshot_of(NAMES[0]), Workload(), (hardware_named("rtx 4090"),))
+    part = ExactPhase(name="load", allocated_bytes=1, reserved_bytes=2, peak_allocated_bytes=1, peak_reserved_bytes=2)
+    fit = ExactFit(
+        hardware=report.fit[0].hardware,
+        capacity_bytes=9,
+        fits=True,
+        fits_expandable=True,
+        needed_bytes=2,
+        needed_expandable_bytes=2,
+    )
+    exact = ExactMemory(
+        label="torch.cuda memory",
+        estimate=report.estimate,
+        peak_allocated_bytes=1,
+        peak_reserved_bytes=2,
+        phases=(part,),
+        fits=(fit,),
+    )
+    document = to_wire(replace(report, exact=exact))
+    assert document["exact"]["fit"][0]["gpu"] == report.fit[0].hardware.name
+    check(document)
