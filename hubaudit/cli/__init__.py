@@ -94,6 +94,7 @@ def main() -> None:
     if code == INTERRUPTED:  # requests under way would hold up the exit until they time out
         sys.stdout.flush()
         os._exit(code)
+    gc.freeze()  # a last collection would walk all modules to free memory that ends with the process
     sys.exit(code)
 
 

@@ -141,6 +141,7 @@ def read_and_audit(
 ) -> list[Report | tuple[str, HubauditError]]:
     """Read all subjects side by side, then work them out in order. While the Hub answers, what the answer needs is imported."""
     from concurrent.futures import ThreadPoolExecutor
+    from threading import Event
 
     from hubaudit.errors import HubauditError
     from hubaudit.hub import fetch
@@ -148,17 +149,21 @@ def read_and_audit(
     results: list[Report | tuple[str, HubauditError]] = []
     pool = ThreadPoolExecutor(max_workers=_SIDE_BY_SIDE)
     try:
-        reading = {repo: pool.submit(fetch, repo, **access) for repo in dict.fromkeys(repos)}
+        waiting = Event()
+        reading = {repo: pool.submit(fetch, repo, waiting=waiting, **access) for repo in dict.fromkeys(repos)}
+        for one in reading.values():
+            one.add_done_callback(lambda _: waiting.set())
+        waiting.wait()
         for module in _NEEDED_LATER[output_format]:
             import_module(module)
         from hubaudit.auditing import audit_snapshot, prepare
         from hubaudit.types import Workload
 
         prepare()
-        asked = Workload(**workload)
+        wanted = Workload(**workload)
         for repo in repos:
             try:
-                report = audit_snapshot(reading[repo].result(), asked, hardware)
+                report = audit_snapshot(reading[repo].result(), wanted, hardware)
                 results.append(
                     with_exact(reading[repo].result(), report, choice) if choice and choice.wanted else report
                 )

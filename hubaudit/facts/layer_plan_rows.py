@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from hubaudit.data import table
+from hubaudit.data import table, text_of
+from hubaudit.data.by_row import Rows, toml_row, toml_with_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,16 +59,22 @@ def row_for(config: ConfigReader) -> tuple[Row, ConfigReader] | str:
 @cache
 def all_rows() -> Mapping[str, Row]:
     """Every row, by each of the model types it describes."""
-    found: dict[str, Row] = {}
+    texts: dict[str, str] = {}
+    defaults: dict[str, Mapping[str, Any]] = {}
     for name in TABLES:
-        document = table(name)
-        for raw in document["plan"]:
-            row = _row(raw, document["default"])
-            for model_type in row.types:
-                if model_type in found:
+        document, rows = _document(name)
+        for types, text in rows:
+            defaults[text] = document["default"]
+            for model_type in types:
+                if model_type in texts:
                     raise ValueError(f"{model_type} has two rows")
-                found[model_type] = row
-    return found
+                texts[model_type] = text
+    return Rows(texts, cache(lambda text: _row(toml_row(text, "plan"), defaults[text])))
+
+
+@cache
+def _document(name: str) -> tuple[Mapping[str, Any], list[tuple[tuple[str, ...], str]]]:
+    return toml_with_rows(text_of(name), "plan")
 
 
 @cache
@@ -90,7 +97,7 @@ def _keep_nothing() -> Row:
 @cache
 def unknown_types() -> Mapping[str, str]:
     """Model types whose caches cannot be told from the configuration, and why."""
-    return {model_type: row["reason"] for row in table(TABLES[0])["unknown"] for model_type in row["types"]}
+    return {model_type: row["reason"] for row in _document(TABLES[0])[0]["unknown"] for model_type in row["types"]}
 
 
 def _row(raw: Mapping[str, Any], default: Mapping[str, Any]) -> Row:

@@ -21,9 +21,14 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
     Raises:
         TimeoutError: the time is up.
     """
+    return started(call).result(timeout=seconds)
+
+
+def started(call: Callable[[], T]) -> Future[T]:
+    """``call``, under way in a daemon thread of its own."""
     future: Future[T] = Future()
     Thread(target=_fulfil, args=(future, call), daemon=True, name="hubaudit request").start()
-    return future.result(timeout=seconds)
+    return future
 
 
 def _fulfil(future: Future[T], call: Callable[[], T]) -> None:

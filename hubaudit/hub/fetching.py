@@ -6,7 +6,7 @@ everything else waits, needs none of the parsers.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,8 @@ from hubaudit.errors import UsageError
 from hubaudit.hub.reference import parse_reference
 
 if TYPE_CHECKING:
+    from threading import Event
+
     from hubaudit.hub.reference import Reference
     from hubaudit.hub.session import HubSession, Patience
     from hubaudit.types import RepoSnapshot
@@ -28,6 +30,7 @@ def fetch(
     offline: bool = False,
     patience: Patience | None = None,
     file: str | None = None,
+    waiting: Event | None = None,
 ) -> RepoSnapshot:
     """Read all that an audit needs of what ``name`` names, and nothing more.
 
@@ -39,6 +42,7 @@ def fetch(
         offline: ask the Hub nothing; ``HF_HUB_OFFLINE`` has the same effect.
         patience: how long to wait for the Hub.
         file: the weights to read, by their path in the repository, instead of those that loaders would choose.
+        waiting: set when the first question to the Hub is out, and from then on this call mostly waits for answers.
 
     Raises:
         HubauditError: one of errors.py, with the reason in one line.
@@ -46,7 +50,7 @@ def fetch(
     reference = parse_reference(name, revision=revision)
     if reference.kind in ("file", "bundle") and file is not None:
         raise UsageError(f"`{name}` is one {reference.kind}: there is nothing to choose", hint="leave out --file")
-    reader = _Reader(token=token, patience=patience, cache_dir=cache_dir, offline=offline)
+    reader = _Reader(token=token, patience=patience, cache_dir=cache_dir, offline=offline, waiting=waiting)
     snapshot = reader.read(reference, file or reference.file)
     if reference.kind == "bundle":
         return snapshot
@@ -58,11 +62,20 @@ def fetch(
 class _Reader:
     """Reads whatever is named; the Hub's session and cache are made when they are first needed."""
 
-    def __init__(self, *, token: str | None, patience: Patience | None, cache_dir: Path | None, offline: bool) -> None:
+    def __init__(
+        self,
+        *,
+        token: str | None,
+        patience: Patience | None,
+        cache_dir: Path | None,
+        offline: bool,
+        waiting: Event | None,
+    ) -> None:
         self._token = token
         self._patience = patience
         self._cache_dir = cache_dir
         self._offline = offline
+        self._waiting = waiting
 
     def read(self, reference: Reference, file: str | None = None) -> RepoSnapshot:
         match reference.kind:
@@ -88,11 +101,15 @@ class _Reader:
             from hubaudit.hub.offline import read_offline
 
             return read_offline(reference, self._cache_dir, file=file)
+        from hubaudit.hub.deadline import started
         from hubaudit.hub.question import ask_about
 
-        told = None if reference.is_pinned else ask_about(reference, self._session)
+        asking = None if reference.is_pinned else started(partial(ask_about, reference, self._session))
         from hubaudit.hub.online import fetch_from_hub
 
+        if self._waiting is not None:
+            self._waiting.set()
+        told = None if asking is None else asking.result()
         return fetch_from_hub(reference, self._session, self._cache_dir, told=told, file=file)
 
     @cached_property

@@ -20,13 +20,14 @@ from urllib.parse import quote, urlsplit
 import httpx2
 from huggingface_hub import __version__ as library_version
 from huggingface_hub import constants
-from huggingface_hub.utils import get_session, get_token
+from huggingface_hub.utils import get_session
 
 from hubaudit._version import __version__
 from hubaudit.errors import AccessError, UsageError
 from hubaudit.hub.deadline import call_within
 from hubaudit.hub.failures import explain
 from hubaudit.hub.quota import asked_wait_seconds
+from hubaudit.hub.token import find_token
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,6 +99,7 @@ class HubSession:
         self.patience = patience or Patience()
         self._budget = budget
         self._headers = _headers(token)
+        _client()  # made before the first question, so that a wrong proxy is told at once
 
     def get(
         self,
@@ -173,7 +175,7 @@ def _headers(token: str | None) -> dict[str, str]:
     }
     if token is None and not constants.HF_HUB_DISABLE_IMPLICIT_TOKEN:
         try:
-            token = get_token()
+            token = find_token()
         except (OSError, ValueError) as error:
             raise AccessError(f"the Hub token cannot be read: {error}", hint="log in with `hf auth login`") from None
     if token is None:
