@@ -25,24 +25,26 @@ _TABLES = "2 * layers * max_positions * head_dim * dtype_bits // 8"
 _NO_CACHE = "the cache's layout is not known"
 
 
-def estimate_generation(facts: ModelFacts, setting: Setting, weights: Parts) -> Estimate:
+def estimate_generation(facts: ModelFacts, setting: Setting, weights: Parts, running: Parts) -> Estimate:
     """The worst moment of loading, prefill and decode, and every phase with its own worst.
 
-    ``weights`` are the model's own, with an adapter's. The ends of the band are the largest of all moments', for the truth is no less than any
+    ``weights`` are the model's own, with an adapter's, once they are loaded; ``running`` what takes their place from the first pass on, where a loader
+    unpacks them until then. The ends of the band are the largest of all moments', for the truth is no less than any
     moment's lower end.
 
     Raises:
         UsageError: transformers refuses the cache for this model.
     """
     standing = (*weights.components, *_beside_weights(facts, setting))
+    at_work = tuple(next((new for new in running.components if new.id == part.id), part) for part in standing)
     after, omitted = _caches(facts, setting)
     omitted = (*weights.omitted, *omitted, *_unknown(facts, setting))
     moments = [
         Moment(phase="load", components=_alive(standing, [loading_temporaries(facts, setting), cuda_context()])),
-        *_prefill(facts, setting, standing),
-        *_decode(facts, setting, standing, after),
+        *_prefill(facts, setting, at_work),
+        *_decode(facts, setting, at_work, after),
     ]
-    said = (*setting.assumptions, *weights.assumptions, *after.assumptions)
+    said = (*setting.assumptions, *weights.assumptions, *running.assumptions, *after.assumptions)
     if omitted:
         said = (*said, f"not in the total: {', '.join(part.id for part in omitted)}")
     made = estimate_at_worst(moments, assumptions=said, omitted=omitted)

@@ -14,9 +14,11 @@ from hubaudit.estimate.parts import adapter_weights, is_pipeline, weights_of_par
 from hubaudit.estimate.quantized_weights import weights_quantized
 from hubaudit.estimate.runtimes import RUNTIMES
 from hubaudit.estimate.setting import Setting, settle
-from hubaudit.estimate.weights import weights_as_stored, weights_in
+from hubaudit.estimate.weights import weights_as_stored, weights_in, weights_unpacked
 from hubaudit.facts.loading import stays_packed
+from hubaudit.facts.packed_loading import holding_of
 from hubaudit.types import Estimate, Omission, Variant
+from hubaudit.units import format_bytes
 
 if TYPE_CHECKING:
     from hubaudit.types import Component, ModelFacts, Workload
@@ -42,7 +44,7 @@ def estimate(facts: ModelFacts, workload: Workload) -> Estimate:
         return _summed(_cache(facts, setting), setting)
     weights = _weights(facts, setting) + _adapter(facts, setting)
     if setting.runtime == "transformers":
-        return estimate_generation(facts, setting, weights)
+        return estimate_generation(facts, setting, weights, _running(facts, setting))
     beside = RUNTIMES[setting.runtime].beside(facts, setting)
     return _summed(weights + _cache(facts, setting) + beside, setting)
 
@@ -85,7 +87,7 @@ def _weights(facts: ModelFacts, setting: Setting) -> Parts:
     if is_pipeline(facts):
         made = _parts(facts, setting)
     elif is_packed:
-        made = weights_as_stored(facts)
+        made = weights_as_stored(facts, setting.dtype, setting.dtype_bits)
     elif setting.conversion is not None:
         made = weights_quantized(facts, setting.conversion, setting.dtype, setting.dtype_bits)
     else:
@@ -94,6 +96,31 @@ def _weights(facts: ModelFacts, setting: Setting) -> Parts:
         reason = facts.parameters_reason or facts.layer_plan_reason or "no tensors are known"
         return Parts(omitted=(Omission(id="weights", reason=reason),))
     return Parts(components=(RUNTIMES[setting.runtime].loaded(facts, made),))
+
+
+def _running(facts: ModelFacts, setting: Setting) -> Parts:
+    """The weights from the first pass on, where the method's loader unpacks them until then, and what there is to say of packed weights."""
+    holding = holding_of(facts)
+    packed = weights_as_stored(facts, setting.dtype, setting.dtype_bits)
+    if holding is None or packed is None or is_pipeline(facts) or facts.quantization is None:
+        return Parts()
+    method = facts.quantization.method
+    if holding.held == "refused":
+        said = f"transformers 5.23 does not load {method} checkpoints: weights as an engine holds them that keeps them as stored"
+        return Parts(assumptions=(said,))
+    if holding.held == "packed":
+        if holding.where is None or facts.parameters is None:
+            return Parts()
+        plain = format_bytes(facts.parameters.loaded * setting.dtype_bits.value // 8)
+        said = f"{method} weights stay packed {holding.where}; elsewhere transformers 5.23 unpacks them to {plain}"
+        return Parts(assumptions=(said,))
+    unpacked = weights_unpacked(facts, setting.dtype, setting.dtype_bits)
+    said = (
+        f"{holding.note}, under transformers 5.23: {format_bytes(packed.bytes)} become "
+        f"{'an unknown size' if unpacked is None else format_bytes(unpacked.bytes)}; "
+        "an engine with kernels for them, such as --runtime vllm, keeps them packed"
+    )
+    return Parts(components=() if unpacked is None else (unpacked,), assumptions=(said,))
 
 
 def _parts(facts: ModelFacts, setting: Setting) -> Component | None:

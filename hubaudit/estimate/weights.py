@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hubaudit.data.dtypes import short_name
 from hubaudit.estimate.component import component, given
 from hubaudit.facts.loading import converts, kept_in_float32, loaded_groups
+from hubaudit.facts.packed_loading import stays_as_stored, unpacked_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,22 +39,46 @@ def weights_in(facts: ModelFacts, dtype: str, bits: Input) -> Component | None:
     return component("weights", "Parameter", formula, inputs, exactness="exact", source=source)
 
 
-def weights_as_stored(facts: ModelFacts) -> Component | None:
-    """The files' own tensors, as a packed checkpoint is loaded.
+def weights_as_stored(facts: ModelFacts, dtype: str, bits: Input) -> Component | None:
+    """Packed weights and their scales as the files have them; what is not quantized in the load dtype, and in GGUF as it is.
 
-    No exact figure: a loader casts the tensors that are not packed to the load dtype, and unpacks all where it lacks the method's kernels.
+    No exact figure: kernels may lay containers out anew, with padding.
     """
-    if facts.stored_bytes is None or not loaded_groups(facts):
+    return _packed(facts, dtype, bits, unpacks=False)
+
+
+def weights_unpacked(facts: ModelFacts, dtype: str, bits: Input) -> Component | None:
+    """What a packed checkpoint takes once all of its weights were unpacked in place into the load dtype, their scales still beside them.
+
+    ``None`` where a packing is not understood.
+    """
+    if any(group.parameters is None for group in loaded_groups(facts)):
         return None
-    inputs = {"stored_bytes": given(_stored(loaded_groups(facts)), "header:all tensors that are loaded")}
-    return component(
-        "weights",
-        "Parameter",
-        "stored_bytes",
-        inputs,
-        exactness="formula",
-        source="bytes of the stored tensors, kept packed",
-    )
+    return _packed(facts, dtype, bits, unpacks=True)
+
+
+def _packed(facts: ModelFacts, dtype: str, bits: Input, *, unpacks: bool) -> Component | None:
+    groups = loaded_groups(facts)
+    if facts.stored_bytes is None or not groups:
+        return None
+    kept = kept_in_float32(facts.architecture, dtype)
+    as_stored = stays_as_stored(facts)
+    plain = [group for group in groups if converts(group) and not as_stored(group) and group.parameters is not None]
+    others = [group for group in groups if group not in plain]
+    where = "header:all tensors that are loaded"
+    inputs = {
+        "stored_bytes": given(_stored(others), where),
+        "unpacked_bytes": given(sum(unpacked_bytes(group, bits.value) for group in others), f"{where}, unpacked"),
+        "parameters": given(_parameters(group for group in plain if not kept(group)), "header:weights not quantized"),
+        "bits": bits,
+        "float32_parameters": given(_parameters(group for group in plain if kept(group)), "table:load_rules.json"),
+    }
+    formula = "unpacked_bytes" if unpacks else "stored_bytes"
+    formula += " + parameters * bits // 8" if inputs["parameters"].value else ""
+    formula += " + 4 * float32_parameters" if inputs["float32_parameters"].value else ""
+    source = "every weight unpacked" if unpacks else "bytes of the stored tensors, kept packed"
+    source += f"; what is not quantized as {short_name(dtype)}" if inputs["parameters"].value else ""
+    return component("weights", "Parameter", formula, inputs, exactness="formula", source=source)
 
 
 def _parameters(groups: Iterable[TensorGroup]) -> int:

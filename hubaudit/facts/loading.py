@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hubaudit.data import table
 from hubaudit.data.dtypes import bits_of, is_float
+from hubaudit.facts.packed_loading import stays_as_stored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,15 +65,22 @@ def stays_packed(facts: ModelFacts) -> bool:
 
 
 def resident_bytes(facts: ModelFacts) -> int | None:
-    """Bytes of one model's weights once loaded with no dtype asked for; ``None`` where no tensors are known."""
+    """Bytes of one model's weights once loaded with no dtype asked for; ``None`` where no tensors are known.
+
+    Of a quantized checkpoint the packed weights and their scales stay as they are, and what is not quantized is cast as ever; of GGUF all stays.
+    """
     groups = [group for group in facts.tensor_groups if group.extra is None]
     if not groups:
         return None
-    if stays_packed(facts):
-        return sum(group.stored_bytes for group in groups)
     dtype = load_dtype(facts.dtype)
     kept = kept_in_float32(facts.architecture, dtype)
-    sizes = [_group_bytes(group, dtype, is_float32=kept(group) or group.kind == TUNER) for group in groups]
+    as_stored = stays_as_stored(facts) if stays_packed(facts) else lambda _: False
+    sizes = [
+        group.stored_bytes
+        if as_stored(group)
+        else _group_bytes(group, dtype, is_float32=kept(group) or group.kind == TUNER)
+        for group in groups
+    ]
     return sum(size for size in sizes if size is not None) if None not in sizes else None
 
 
