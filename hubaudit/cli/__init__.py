@@ -18,6 +18,7 @@ _COMMANDS = {
     "batch": ("hubaudit.cli.batch", "Audit many models, resumable: a list, a table, folders, or a query of the Hub."),
     "compare": ("hubaudit.cli.compare", "Set models side by side, or one model at two revisions with what changed."),
     "place": ("hubaudit.cli.place", 'Show where device_map="auto" puts the layers: devices, host memory, disk.'),
+    "verify": ("hubaudit.cli.verify", "Load a model and measure its memory, beside the estimate and --exact."),
     "explain": ("hubaudit.cli.explain", "Draw a model's layers and what each kind keeps between tokens."),
     "gpus": ("hubaudit.cli.gpus", "List the accelerators that --gpu knows, and what a process can use of each."),
     "rules": ("hubaudit.cli.rules", "List what an audit looks for in a repository, or show a rule's help page."),

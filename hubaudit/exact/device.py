@@ -40,6 +40,10 @@ class BlasPolicy:
     lt_bytes: int
 
 
+#: Of a device without cuBLAS.
+NO_WORKSPACES = BlasPolicy(torch="", kept_bytes=0, lt="shared", lt_bytes=0)
+
+
 @cache
 def _table() -> dict[str, Any]:
     return tomllib.loads((files("hubaudit.data") / "torch_cuda.toml").read_text(encoding="utf-8"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hubaudit.exact.device import BlasPolicy
+from hubaudit.exact.device import NO_WORKSPACES
 from hubaudit.exact.events import Alloc, Free
 from hubaudit.exact.replay import replay
 from hubaudit.exact.tracer import Tracer
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from hubaudit.exact.events import Event, Trace
     from hubaudit.exact.replay import Replay
 
-#: Without products' workspaces, which the CPU has none of.
-NO_WORKSPACES = BlasPolicy(torch="", kept_bytes=0, lt="shared", lt_bytes=0)
 MEASURES = (
     "bytes of the distinct storages of CPU tensors that operators returned, while each lives; not what kernels take inside an operator, "
     "nor tensors of before or of other processes"
