@@ -22,6 +22,8 @@ FaultKind = Literal[
     "ignore_range",  # 200 and the whole file for a request of a range
     "wrong_content",  # `status` (200 by default) and `body`, an HTML page by default; with 206, as the range asked for
     "wrong_content_range",  # 206 whose Content-Range is `content_range`, by default of other bytes than those asked for
+    "garbled",  # as many other bytes
+    "altered",  # the body with its first digit above 0 replaced by another: still JSON where it was
     "slow",  # the body comes at `bytes_per_second`
     "headers",  # the answer with `headers` set, or taken away where None
     "changed_commit",  # `main` moves to a new commit of `files` (the same by default) just before the answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gzip
 import http.server
 import os
 import re
@@ -159,7 +160,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def _endless_redirects(self, request: Request, fault: Fault) -> Answer:
         self._limited(request)
         hop = int(request.params.get("hop", ["0"])[0]) + 1
-        return redirect_answer(307, f"{request.path}?hop={hop}")
+        kept = "".join(f"{part}&" for part in request.query.split("&") if part and not part.startswith("hop="))
+        return redirect_answer(307, f"{request.path}?{kept}hop={hop}")
 
     def _redirect_to(self, request: Request, fault: Fault) -> Answer:
         self._limited(request)
@@ -192,6 +194,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             moved = f"bytes {answer.start + 1000}-{answer.stop + 999}/{len(answer.content)}"
             answer.headers["Content-Range"] = fault.content_range or moved
         return answer
+
+    def _garbled(self, request: Request, fault: Fault, answer: Answer) -> Answer:
+        return _respelt(answer, lambda body: bytes(byte ^ 0x55 for byte in body))
+
+    def _altered(self, request: Request, fault: Fault, answer: Answer) -> Answer:
+        return _respelt(
+            answer, lambda body: re.sub(rb"[1-9]", lambda found: b"2" if found[0] == b"1" else b"1", body, count=1)
+        )
 
     # --- sending ------------------------------------------------------------------------------------------------------
 
@@ -253,6 +263,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 yield piece[at : at + step]
 
 
+def _respelt(answer: Answer, spell: Callable[[bytes], bytes]) -> Answer:
+    """The answer with its body spelt another way, and all that its headers say of it as it was."""
+    body = b"".join(bytes(piece) for piece in pieces(answer.content, answer.start, answer.stop))
+    packed = answer.headers.get("Content-Encoding") == "gzip"
+    spelt = gzip.compress(spell(gzip.decompress(body)), 1, mtime=0) if packed else spell(body)
+    return dataclasses.replace(answer, content=spelt, start=0, stop=len(spelt))
+
+
 def _phrase(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
@@ -273,4 +291,6 @@ _AFTER: dict[str, Callable[[Handler, Request, Fault, Answer], Answer]] = {
     "ignore_range": Handler._ignore_range,
     "wrong_content": Handler._wrong_content,
     "wrong_content_range": Handler._wrong_content_range,
+    "garbled": Handler._garbled,
+    "altered": Handler._altered,
 }

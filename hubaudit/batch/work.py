@@ -13,6 +13,7 @@ from hubaudit.errors import AccessError, HubauditError, NetworkError, RateLimitE
 from hubaudit.facts.repository import understand
 from hubaudit.hub.budget import Meter
 from hubaudit.hub.many import Fetcher
+from hubaudit.hub.online import may_be_damaged
 from hubaudit.report.wire import error_of, error_to_wire, to_wire
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ def _answer(item: Item, plan: Plan, fetcher: Fetcher) -> bytes:
     snapshot = fetcher.read(located)
     document = _dumped(_worked_out(snapshot, plan))
     # An adapter's answer depends on its base's commit as well, which may move.
-    if key is not None and snapshot.commit is not None and snapshot.base is None and snapshot.base_reason is None:
+    is_lasting = snapshot.base is None and snapshot.base_reason is None and not may_be_damaged(snapshot.problems)
+    if key is not None and snapshot.commit is not None and is_lasting:
         fetcher.cache.save_answer(snapshot.repo_id, snapshot.commit, key, document)
     return document
 

@@ -26,7 +26,7 @@ def check(snapshot: RepoSnapshot, _: ModelFacts) -> Iterator[Finding]:
             if has_card
             else "no model card, and no LICENSE file",
             where="README.md#license",
-            severity=None if has_card or snapshot.source == "hub" else "info",
+            severity=None if has_card or snapshot.source in ("hub", "cache") else "info",
         )
     elif terms.licence == "other" and file is None and terms.licence_link is None:
         yield RULE.found(

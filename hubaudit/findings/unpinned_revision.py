@@ -30,7 +30,7 @@ def check(snapshot: RepoSnapshot, _: ModelFacts) -> Iterator[Finding]:
             severity="warning",
             fix="copy the code into this repository, or load with code_revision= set to a commit",
         )
-    if isinstance(auto_map, dict) and snapshot.source == "hub" and not _is_commit(snapshot.revision):
+    if isinstance(auto_map, dict) and snapshot.source in ("hub", "cache") and not _is_commit(snapshot.revision):
         yield RULE.found(
             f"the repository's code is run at {shown(snapshot.revision or 'main')}, which may move; this audit read {snapshot.commit}",
             where=f"{_MAIN}#auto_map",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -10,6 +10,7 @@ from hubaudit.errors import HubauditError, MalformedFileError, NetworkError
 from hubaudit.formats.documents import is_repo_path, parse_object
 from hubaudit.hub.assemble import read_contents
 from hubaudit.hub.cache import SnapshotCache
+from hubaudit.hub.digests import digest_in
 from hubaudit.hub.failures import disabled, endpoint
 from hubaudit.hub.names import is_repo_id
 from hubaudit.hub.question import MAX_JSON_BYTES, ask_about
@@ -17,12 +18,13 @@ from hubaudit.hub.reference import COMMIT
 from hubaudit.hub.remote import RemoteFile
 from hubaudit.hub.session import HubSession, Wanted, api_url, file_url
 from hubaudit.hub.terms import terms_of
-from hubaudit.types import Json, RepoFile, RepoSnapshot
+from hubaudit.types import Json, ReadProblem, RepoFile, RepoSnapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
+    from hubaudit.hub.digests import Digest
     from hubaudit.hub.reference import Reference
     from hubaudit.hub.session import Answer
     from hubaudit.types import Terms
@@ -33,7 +35,7 @@ _MAX_SERVED_BYTES = 256_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepoInfo:
-    """The Hub's own word on a repository: the commit that a branch means now, and what lies there."""
+    """The Hub's own word on a repository: the commit that a branch means now, and what lies there with which hash."""
 
     repo_id: str
     commit: str
@@ -41,6 +43,7 @@ class RepoInfo:
     library_name: str | None
     hub_parameters: Mapping[str, int] | None
     terms: Terms
+    digests: Mapping[str, Digest] = field(default_factory=dict)
 
 
 def fetch_from_hub(
@@ -72,7 +75,8 @@ def fetch_at(
     cache.remember(reference, info.repo_id, info.commit)
     if (known := cache.load(info.repo_id, info.commit, file)) is not None:
         return replace(known, revision=reference.revision)
-    contents = read_contents(_HubReader(info, session, on_main=reference.revision in (None, "main")), file=file)
+    reader = _HubReader(info, session, on_main=reference.revision in (None, "main"))
+    contents = read_contents(reader, file=file)
     snapshot = RepoSnapshot(
         repo_id=info.repo_id,
         revision=reference.revision,
@@ -89,8 +93,17 @@ def fetch_at(
         chosen=tuple(contents.chosen),
         others=tuple(contents.others),
     )
-    cache.save(snapshot, file)
+    if not may_be_damaged(snapshot.problems, reader.proven):
+        cache.save(snapshot, file)
     return snapshot
+
+
+def may_be_damaged(problems: Iterable[ReadProblem], proven: Collection[str] = ()) -> bool:
+    """Whether a file that breaks its format's rules may have been broken on its way here: then the next audit reads it anew.
+
+    A whole file was held against its hash when it came, and is ``proven``. Of a weight file only the start is read, which no hash is known of.
+    """
+    return any(one.kind in ("unreadable", "truncated") and one.path not in proven for one in problems)
 
 
 class _HubReader:
@@ -100,6 +113,7 @@ class _HubReader:
 
     def __init__(self, info: RepoInfo, session: HubSession, *, on_main: bool) -> None:
         self.files = info.files
+        self.proven: set[str] = set()
         self._info = info
         self._session = session
         self._on_main = on_main
@@ -121,6 +135,14 @@ class _HubReader:
                 f"`{path}` of `{self._info.repo_id}`: {len(answer.content)} of {size_bytes} bytes came",
                 hint="try again",
             )
+        digest = self._info.digests.get(path)
+        if digest is not None:
+            if not digest.is_of(answer.content):
+                raise NetworkError(
+                    f"`{path}` of `{self._info.repo_id}`: other bytes came than those that the listing has the hash of",
+                    hint="try again; if it stays, the mirror or proxy is at fault",
+                )
+            self.proven.add(path)
         return answer.content
 
     def open(self, path: str) -> RemoteFile:
@@ -181,6 +203,7 @@ def repo_info(reference: Reference, answer: Answer) -> RepoInfo:
         repo_id=str(repo_id),
         commit=str(commit),
         files=_listing(siblings),
+        digests=_digests(siblings),
         library_name=library if isinstance(library, str) else None,
         hub_parameters=_hub_parameters(info.get("safetensors")),
         terms=terms_of(info.get("cardData"), gated=info.get("gated")),
@@ -195,6 +218,12 @@ def _listing(siblings: Json) -> tuple[RepoFile, ...]:
             size = sibling.get("size")
             files.append(RepoFile(path=path, size_bytes=size if type(size) is int and size >= 0 else None))
     return tuple(files)
+
+
+def _digests(siblings: Json) -> Mapping[str, Digest]:
+    rows = [one for one in siblings if isinstance(one, dict)] if isinstance(siblings, list) else []
+    found = {path: digest_in(one) for one in rows if isinstance(path := one.get("rfilename"), str)}
+    return {path: digest for path, digest in found.items() if digest is not None}
 
 
 def _hub_parameters(safetensors: Json) -> Mapping[str, int] | None:

@@ -240,6 +240,16 @@ def test_code_at_a_branch(local_hub: LocalHub) -> None:
     assert "unpinned-revision" not in {one.rule for one in pinned}
 
 
+def test_the_cache_finds_what_the_hub_did(local_hub: LocalHub) -> None:
+    """The second audit, which reads the cache, and one offline have the findings of the first, with their severities."""
+    local_hub.add(one_file(config={**CONFIG, "auto_map": {"AutoModelForCausalLM": "modeling_x.X"}}))
+    snapshots = [fetch("org/one"), fetch("org/one"), fetch("org/one", offline=True)]
+    assert [one.source for one in snapshots] == ["hub", "cache", "cache"]
+    first, *later = (audit_snapshot(one, Workload()).findings for one in snapshots)
+    assert {one.rule for one in first} >= {"licence-missing", "unpinned-revision"}
+    assert later == [first, first]
+
+
 def test_rules_ask_the_hub_nothing(local_hub: LocalHub) -> None:
     """A card, a tokenizer and a licence in the repository cost no question: three cold, one warm, as without them."""
     beside = {"README.md": CARD, "tokenizer.json": "{}", "tokenizer_config.json": "{}"}

@@ -465,6 +465,28 @@ def test_the_right_answer_or_an_error(hub_of_three: LocalHub, request_name: str,
     assert outcome(name) == PARAMETERS  # and so is what was cached, if anything was
 
 
+@pytest.mark.parametrize("lfs", [None, ["json"]])
+def test_a_whole_file_is_held_against_its_hash(local_hub: LocalHub, lfs: list[str] | None) -> None:
+    """A digit altered on the way is seen, in a file that git keeps and in one that LFS keeps; as long and as good JSON as it is."""
+    local_hub.add(one_file(lfs=["safetensors", *(lfs or [])]))
+    match = "org/one/config.json" if lfs else "/resolve-cache/.*config.json"
+    local_hub.fault("altered", match, host="cdn" if lfs else "hub")
+    assert "other bytes came" in failure("org/one").message
+    local_hub.clear_faults()
+    assert outcome("org/one") == PARAMETERS
+
+
+def test_a_header_that_came_broken_is_read_again(local_hub: LocalHub) -> None:
+    """No hash is known of a part of a file: what cannot be read is said, and not kept; a config that is wrong at the source is kept."""
+    local_hub.add(one_file())
+    local_hub.fault("garbled", host="cdn", times=1)
+    assert [one.kind for one in fetch_quickly("org/one").problems] == ["unreadable"]
+    assert outcome("org/one") == PARAMETERS
+    local_hub.add(LocalRepo("org/wrong", {"config.json": "{,", "model.safetensors": safetensors_prefix(TENSORS)}))
+    assert fetch_quickly("org/wrong").problems
+    assert fetch_quickly("org/wrong").source == "cache"
+
+
 PASSING = ["503 with JSON", "reset", "closed", "cut off", "range ignored"]
 
 

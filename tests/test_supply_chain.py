@@ -1,0 +1,107 @@
+"""What comes with hubaudit and how it is made: few needs, every one of CI's by hash, every action by commit."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from typing import Any
+
+import pytest
+from fixture_models import ROOT
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+#: The dependency groups that each file is the lock of.
+GROUPS = {"base": (), "core": ("tests",), "full": ("tests", "oracle")}
+PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)[^\n]*((?:\n    --hash=\S+[^\n]*)*)", re.MULTILINE)
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def canonical(name: str) -> str:
+    """As the package index compares names."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins(name: str) -> dict[str, set[str]]:
+    """The versions of each package in a lock; there may be one for each Python."""
+    found: dict[str, set[str]] = {}
+    for package, version, _ in PINNED.findall((ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")):
+        found.setdefault(canonical(package), set()).add(version)
+    return found
+
+
+def test_a_plain_install_brings_three_packages() -> None:
+    """click, huggingface_hub and rich, and what these need; nobody's torch."""
+    names = {Requirement(text).name for text in PROJECT["project"]["dependencies"]}
+    assert names == {"click", "huggingface_hub", "rich"}
+    assert not pins("base").keys() & {"torch", "transformers", "numpy", "safetensors", "accelerate"}
+    assert len(pins("base")) < 30
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.stem)
+def test_every_locked_package_has_its_hashes(lock: Any) -> None:
+    """Pip then refuses any file that is not the one that was locked, and any package that is not named."""
+    text = lock.read_text(encoding="utf-8")
+    packages = PINNED.findall(text)
+    assert packages
+    for package, _, hashes in packages:
+        assert re.fullmatch(r"(\n    --hash=sha256:[0-9a-f]{64}( \\)?)+", hashes), package
+    entries = [line for line in text.splitlines() if line and not line.startswith((" ", "#"))]
+    assert len(entries) == len(packages), "something is not pinned by version"
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_the_locks_are_of_todays_needs(name: str) -> None:
+    """What pyproject.toml asks for is there, in a version that it allows (`tox -e lock` writes them)."""
+    wanted = list(PROJECT["project"]["dependencies"])
+    wanted += [one for group in GROUPS[name] for one in PROJECT["dependency-groups"][group]]
+    locked = pins(name)
+    for requirement in map(Requirement, wanted):
+        versions = locked[canonical(requirement.name)]
+        assert all(requirement.specifier.contains(version, prereleases=True) for version in versions), requirement
+
+
+def test_the_lowest_versions_are_those_that_are_promised() -> None:
+    """`tox -e lowest` installs exactly the lower bounds of pyproject.toml."""
+    text = (ROOT / "tox.ini").read_text(encoding="utf-8").partition("[testenv:lowest]")[2].partition("[testenv:")[0]
+    installed = {
+        canonical(name): Version(version) for name, version in re.findall(r"^    ([\w-]+)==(\S+)$", text, re.MULTILINE)
+    }
+    bounds = {}
+    for requirement in map(Requirement, PROJECT["project"]["dependencies"]):
+        (lowest,) = [one.version for one in SpecifierSet(str(requirement.specifier)) if one.operator == ">="]
+        bounds[canonical(requirement.name)] = Version(lowest)
+    assert installed == bounds
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_every_action_is_named_by_its_commit(workflow: Any) -> None:
+    """A tag can be moved; `./` is this repository."""
+    used = re.findall(r"uses: (\S+)", workflow.read_text(encoding="utf-8"))
+    assert used
+    assert all(re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", one) for one in used if one != "./"), used
+
+
+def test_every_python_that_is_promised_is_tried() -> None:
+    """The classifiers, tox's environments and CI's matrix name the same versions."""
+    promised = {one.rpartition(" ")[2] for one in PROJECT["project"]["classifiers"] if re.search(r":: 3\.\d+$", one)}
+    ci = (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    assert promised == {f"3.{minor}" for minor in re.findall(r"env: py3(\d+)", ci)}
+    assert "[testenv:py3{" + ",".join(sorted(one.partition(".")[2] for one in promised)) + "}]" in (
+        ROOT / "tox.ini"
+    ).read_text(encoding="utf-8")
+
+
+def test_a_release_keeps_no_secret() -> None:
+    """PyPI trusts the workflow by OIDC: no token, no password, and the right to prove itself in the one job that publishes."""
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    assert "secrets." not in text
+    assert "password" not in text
+    assert text.count("id-token: write") == 1
+    build, publish = text.split("\n  publish:\n")
+    assert "id-token" not in build
+    assert "gh-action-pypi-publish@" in publish
+    assert "cyclonedx-py" in build
