@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,11 +53,13 @@ def settings(folder: Path | None = None) -> Settings:
 
 def check_rules(names: Iterable[str], where: str) -> None:
     """Raise where one is no rule's id, for a misspelt one would ignore nothing and say nothing."""
-    from hubaudit.findings import rules
+    from hubaudit.findings import rule_ids
 
-    known = [rule.id for rule in rules()]
+    known = rule_ids()
     for name in names:
         if name not in known:
+            from difflib import get_close_matches
+
             near = get_close_matches(name, known, n=1)
             hint = f"did you mean `{near[0]}`?" if near else "`hubaudit rules` lists them"
             raise UsageError(f"{where}: no rule is called `{name}`", hint=hint)
@@ -68,6 +69,8 @@ def _table(path: Path, *, is_shared: bool) -> dict[str, Any] | None:
     try:
         text = path.read_bytes()[:_MAX_BYTES].decode("utf-8")
     except (OSError, UnicodeDecodeError):
+        return None
+    if is_shared and "hubaudit" not in text:
         return None
     try:
         whole = tomllib.loads(text)

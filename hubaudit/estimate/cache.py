@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from hubaudit.data.dtypes import bits_of, short_name
 from hubaudit.estimate.component import Input, component, given
+from hubaudit.types import CacheTensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hubaudit.estimate.setting import Setting
-    from hubaudit.types import CacheTensor, Component, LayerSpec, ModelFacts
+    from hubaudit.types import Component, LayerSpec, ModelFacts
 
 _TEXTBOOK = "2 * layers * kv_heads * head_dim * batch_size * (prompt_tokens + new_tokens) * kv_bits // 8"
 _SOURCE = "what the cache classes of transformers 5.23.0 (cache_utils.py) hold after the last new token, rounded up by one token"
@@ -79,7 +80,8 @@ def _textbook(facts: ModelFacts, setting: Setting) -> Component | None:
     if not plan or kv_heads.value is None or head_dim.value is None or facts.family == "encoder-decoder":
         return None
     width = kv_heads.value * head_dim.value
-    if not all(_is_plain(layer, width) for layer in plan):
+    plain = tuple(CacheTensor(name=name, elements_per_token=width) for name in ("keys", "values"))
+    if any(layer.shares_cache_with is not None or layer.tensors != plain for layer in plan):
         return None
     inputs = {
         "layers": given(len(plan), facts.layers.where),
@@ -87,14 +89,6 @@ def _textbook(facts: ModelFacts, setting: Setting) -> Component | None:
         "head_dim": given(head_dim.value, head_dim.where),
     } | _base_inputs(setting)
     return component("kv_cache", "KVCache", _TEXTBOOK, inputs, exactness="exact", source=_SOURCE)
-
-
-def _is_plain(layer: LayerSpec, width: int) -> bool:
-    return (
-        layer.shares_cache_with is None
-        and [tensor.name for tensor in layer.tensors] == ["keys", "values"]
-        and all(tensor == type(tensor)(name=tensor.name, elements_per_token=width) for tensor in layer.tensors)
-    )
 
 
 @dataclass(frozen=True, slots=True)

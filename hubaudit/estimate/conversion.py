@@ -12,7 +12,7 @@ from hubaudit.data.dtypes import bits_of, dtype_named
 from hubaudit.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hubaudit.types import Exactness, Workload
 
@@ -135,18 +135,20 @@ def conversion_of(workload: Workload) -> Conversion | None:
     )
 
 
-def is_kept(name: str, keys: Sequence[str]) -> bool:
-    """Whether a module of this name is left as it is.
+@cache
+def kept_by(keys: tuple[str, ...]) -> Callable[[str], bool]:
+    """Whether a module of a name is left as it is, where ``keys`` are not to be converted.
 
     Raises:
         UsageError: a key is no regular expression.
     """
     try:
-        return any(name.endswith(key) or re.match(f"(?:{key}){_WHOLE_WORD}", name) for key in keys)
+        patterns = [re.compile(f"(?:{key}){_WHOLE_WORD}") for key in keys]
     except re.error as error:
         raise UsageError(
             f"a module to skip is no regular expression: {error}", hint="as in --skip-modules lm_head"
         ) from None
+    return lambda name: name.endswith(keys) or any(pattern.match(name) for pattern in patterns)
 
 
 @cache

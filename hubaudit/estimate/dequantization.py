@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from hubaudit.data.dtypes import bits_of
 from hubaudit.estimate.component import component, given, known
-from hubaudit.estimate.quantized_weights import split
 
 if TYPE_CHECKING:
+    from hubaudit.estimate.quantized_weights import Split
     from hubaudit.estimate.setting import Setting
     from hubaudit.types import Component, ModelFacts
 
@@ -26,8 +26,10 @@ _SOURCE = "bitsandbytes 0.50.2, backends/cuda/ops.py (gemm_4bit: dequantize and 
 _LOADING = "transformers 5.23.0, integrations/bitsandbytes.py: a weight lies on the device in the load dtype until it is quantized"
 
 
-def matrix_temporaries(facts: ModelFacts, setting: Setting) -> Component | None:
+def matrix_temporaries(facts: ModelFacts, setting: Setting, found: Split | None) -> Component | None:
     """What the largest product of the MLP takes under bitsandbytes; ``None`` for other methods, and where widths are not known.
+
+    ``found`` is what the method converts.
 
     The lower end is that of a kernel that never unpacks.
     """
@@ -46,7 +48,6 @@ def matrix_temporaries(facts: ModelFacts, setting: Setting) -> Component | None:
     if compute is None:
         inputs["casts"] = given(int(setting.dtype != "F16"), "1 where the model's dtype is not fp16")
         return component("dequantization", "Workspace", _INT8, inputs, exactness="formula", source=_SOURCE)
-    found = split(facts, conversion, setting.dtype)
     if found is None or not found.converted:
         return None
     unpacks = setting.batch_size.value * setting.prompt_tokens.value > _PACKED_TOKENS
@@ -60,12 +61,11 @@ def matrix_temporaries(facts: ModelFacts, setting: Setting) -> Component | None:
     return replace(made, low_bytes=made.bytes - largest * bits_of()[compute] // 8)
 
 
-def loading_temporaries(facts: ModelFacts, setting: Setting) -> Component | None:
+def loading_temporaries(setting: Setting, found: Split | None) -> Component | None:
     """The largest weight before it is quantized, which lies beside all that was loaded; ``None`` where nothing is quantized on load."""
     conversion = setting.conversion
     if conversion is None or conversion.is_calibrated:
         return None
-    found = split(facts, conversion, setting.dtype)
     if found is None or not found.converted:
         return None
     inputs = {

@@ -18,18 +18,21 @@ from hubaudit.types import Component, Omission
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from hubaudit.estimate.quantized_weights import Split
     from hubaudit.estimate.setting import Setting
-    from hubaudit.types import Estimate, ModelFacts
+    from hubaudit.types import Estimate, LayerSpec, ModelFacts
 
 _TABLES = "2 * layers * max_positions * head_dim * dtype_bits // 8"
 _NO_CACHE = "the cache's layout is not known"
 
 
-def estimate_generation(facts: ModelFacts, setting: Setting, weights: Parts, running: Parts) -> Estimate:
+def estimate_generation(
+    facts: ModelFacts, setting: Setting, weights: Parts, running: Parts, found: Split | None
+) -> Estimate:
     """The worst moment of loading, prefill and decode, and every phase with its own worst.
 
     ``weights`` are the model's own, with an adapter's, once they are loaded; ``running`` what takes their place from the first pass on, where a loader
-    unpacks them until then. The ends of the band are the largest of all moments', for the truth is no less than any
+    unpacks them until then; ``found`` those that are quantized on load. The ends of the band are the largest of all moments', for the truth is no less than any
     moment's lower end.
 
     Raises:
@@ -40,8 +43,8 @@ def estimate_generation(facts: ModelFacts, setting: Setting, weights: Parts, run
     after, omitted = _caches(facts, setting)
     omitted = (*weights.omitted, *omitted, *_unknown(facts, setting))
     moments = [
-        Moment(phase="load", components=_alive(standing, [loading_temporaries(facts, setting), cuda_context()])),
-        *_prefill(facts, setting, at_work),
+        Moment(phase="load", components=_alive(standing, [loading_temporaries(setting, found), cuda_context()])),
+        *_prefill(facts, setting, at_work, found),
         *_decode(facts, setting, at_work, after),
     ]
     said = (*setting.assumptions, *weights.assumptions, *running.assumptions, *after.assumptions)
@@ -55,14 +58,16 @@ def estimate_generation(facts: ModelFacts, setting: Setting, weights: Parts, run
     )
 
 
-def _prefill(facts: ModelFacts, setting: Setting, standing: tuple[Component, ...]) -> Iterator[Moment]:
+def _prefill(
+    facts: ModelFacts, setting: Setting, standing: tuple[Component, ...], found: Split | None
+) -> Iterator[Moment]:
     """The prompt's pass: in a layer, in a layer's quantized product, and at the head."""
     name = "forward" if facts.family in ("encoder", "other") else "prefill"
     cached, _ = _caches(facts, setting, at_prefill=True)
     fixed = (*standing, *cached.components)
     device = (workspace(), cuda_context())
     yield Moment(phase=name, components=_alive(fixed, [_made(layer_activations(facts, setting)), *device]))
-    product = matrix_temporaries(facts, setting)
+    product = matrix_temporaries(facts, setting, found)
     if product is not None:
         beside = _made(matrix_activations(facts, setting))
         yield Moment(phase=name, components=_alive(fixed, [beside, product, *device]))
@@ -94,13 +99,15 @@ def _caches(facts: ModelFacts, setting: Setting, *, at_prefill: bool = False) ->
     if at_prefill and "static" not in setting.cache:
         setting = replace(setting, new_tokens=given(0, "the prompt alone"))
         if setting.cache == "dynamic":
-            plan = tuple(
-                replace(layer, tensors=tuple(replace(tensor, window_tokens=None) for tensor in layer.tensors))
-                for layer in facts.layer_plan
-            )
-            facts = replace(facts, layer_plan=plan)
+            facts = replace(facts, layer_plan=tuple(map(_without_windows, facts.layer_plan)))
     made = transformers.cache(facts, setting)
     return made, made.omitted
+
+
+def _without_windows(layer: LayerSpec) -> LayerSpec:
+    if all(tensor.window_tokens is None for tensor in layer.tensors):
+        return layer
+    return replace(layer, tensors=tuple(replace(tensor, window_tokens=None) for tensor in layer.tensors))
 
 
 def _largest_layer(facts: ModelFacts, setting: Setting) -> int:

@@ -11,7 +11,7 @@ from hubaudit.estimate.component import Parts
 from hubaudit.estimate.conversion import bits_of_conversion, with_quant
 from hubaudit.estimate.generation import estimate_generation
 from hubaudit.estimate.parts import adapter_weights, is_pipeline, weights_of_parts
-from hubaudit.estimate.quantized_weights import weights_quantized
+from hubaudit.estimate.quantized_weights import split, weights_quantized
 from hubaudit.estimate.runtimes import RUNTIMES
 from hubaudit.estimate.setting import Setting, settle
 from hubaudit.estimate.weights import weights_as_stored, weights_in, weights_unpacked
@@ -21,7 +21,8 @@ from hubaudit.types import Estimate, Omission, Variant
 from hubaudit.units import format_bytes
 
 if TYPE_CHECKING:
-    from hubaudit.types import Component, ModelFacts, Workload
+    from hubaudit.estimate.quantized_weights import Split
+    from hubaudit.types import ModelFacts, Workload
 
 _VARIANTS = (("F32", None), ("BF16", None), ("F16", None), ("BF16", "int8"), ("BF16", "nf4"))
 _KEPT_NOTE = (
@@ -42,9 +43,10 @@ def estimate(facts: ModelFacts, workload: Workload) -> Estimate:
         raise UsageError("training is not estimated yet", hint="use --mode infer or --mode kv")
     if workload.mode == "kv":
         return _summed(_cache(facts, setting), setting)
-    weights = _weights(facts, setting) + _adapter(facts, setting)
+    found = _converted(facts, setting)
+    weights = _weights(facts, setting, found) + _adapter(facts, setting)
     if setting.runtime == "transformers":
-        return estimate_generation(facts, setting, weights, _running(facts, setting))
+        return estimate_generation(facts, setting, weights, _running(facts, setting), found)
     beside = RUNTIMES[setting.runtime].beside(facts, setting)
     return _summed(weights + _cache(facts, setting) + beside, setting)
 
@@ -77,19 +79,30 @@ def _variant(facts: ModelFacts, parameters: int, workload: Workload, dtype: str,
     )
 
 
-def _weights(facts: ModelFacts, setting: Setting) -> Parts:
-    is_packed = stays_packed(facts)
-    if setting.conversion is not None and is_packed:
+def _converted(facts: ModelFacts, setting: Setting) -> Split | None:
+    """What ``--quant`` converts; ``None`` without it, and where no tensors are known."""
+    if setting.conversion is None:
+        return None
+    if stays_packed(facts):
         raise UsageError(
             f"the weights are already quantized ({facts.quantization.method if facts.quantization else ''})",
             hint="leave out --quant",
         )
     if is_pipeline(facts):
-        made = _parts(facts, setting)
-    elif is_packed:
+        raise UsageError(
+            "what --quant makes of a pipeline's parts is not estimated",
+            hint="audit a part by itself: --file FOLDER/NAME",
+        )
+    return split(facts, setting.conversion, setting.dtype)
+
+
+def _weights(facts: ModelFacts, setting: Setting, found: Split | None) -> Parts:
+    if is_pipeline(facts):
+        made = weights_of_parts(facts, setting.dtype if setting.dtype_bits.where == "workload" else None)
+    elif stays_packed(facts):
         made = weights_as_stored(facts, setting.dtype, setting.dtype_bits)
     elif setting.conversion is not None:
-        made = weights_quantized(facts, setting.conversion, setting.dtype, setting.dtype_bits)
+        made = weights_quantized(found, setting.conversion, setting.dtype_bits)
     else:
         made = weights_in(facts, setting.dtype, setting.dtype_bits)
     if made is None:
@@ -101,8 +114,10 @@ def _weights(facts: ModelFacts, setting: Setting) -> Parts:
 def _running(facts: ModelFacts, setting: Setting) -> Parts:
     """The weights from the first pass on, where the method's loader unpacks them until then, and what there is to say of packed weights."""
     holding = holding_of(facts)
+    if holding is None or is_pipeline(facts) or facts.quantization is None:
+        return Parts()
     packed = weights_as_stored(facts, setting.dtype, setting.dtype_bits)
-    if holding is None or packed is None or is_pipeline(facts) or facts.quantization is None:
+    if packed is None:
         return Parts()
     method = facts.quantization.method
     if holding.held == "refused":
@@ -121,16 +136,6 @@ def _running(facts: ModelFacts, setting: Setting) -> Parts:
         "an engine with kernels for them, such as --runtime vllm, keeps them packed"
     )
     return Parts(components=() if unpacked is None else (unpacked,), assumptions=(said,))
-
-
-def _parts(facts: ModelFacts, setting: Setting) -> Component | None:
-    """A pipeline's parts, each as it is loaded, or all in the dtype that was asked for."""
-    if setting.conversion is not None:
-        raise UsageError(
-            "what --quant makes of a pipeline's parts is not estimated",
-            hint="audit a part by itself: --file FOLDER/NAME",
-        )
-    return weights_of_parts(facts, setting.dtype if setting.dtype_bits.where == "workload" else None)
 
 
 def _adapter(facts: ModelFacts, setting: Setting) -> Parts:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from hubaudit.data import table
@@ -24,6 +25,7 @@ def workspace() -> Component:
     return banded("workspace", "Workspace", _TABLE, "cublas_workspace")
 
 
+@cache
 def banded(id: str, category: Category, table_name: str, row_name: str) -> Component:
     """A row of measured bytes with its lower and upper end, as a component."""
     row = table(table_name)[row_name]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 from hubaudit.errors import UsageError
 from hubaudit.estimate.component import component, given
-from hubaudit.estimate.conversion import is_kept
+from hubaudit.estimate.conversion import kept_by
 from hubaudit.estimate.expression import evaluate
 from hubaudit.facts.built import is_built_so
 from hubaudit.facts.loading import converts, loaded_groups, names_kept_in_float32
@@ -74,14 +74,13 @@ def split(facts: ModelFacts, conversion: Conversion, dtype: str) -> Split | None
     integers = [group for group in groups if not converts(group)]
     total -= sum(group.parameters or 0 for group in integers)
     keys, are_known = conversion.keys(facts.architecture)
-    if conversion.skip_modules is not None and facts.tied_embeddings.value and not is_kept("lm_head", keys):
+    if conversion.skip_modules is not None and facts.tied_embeddings.value and not kept_by(tuple(keys))("lm_head"):
         are_known = False  # transformers would then convert the head and tie it again
     is_built = is_built_so(facts)
     weights = _modules(facts) if is_built else _by_role(groups)
+    kept = kept_by(tuple(keys))
     chosen = [
-        weight
-        for weight in weights
-        if weight.kind in conversion.kinds and not is_kept(_called(weight.name, conversion), keys)
+        weight for weight in weights if weight.kind in conversion.kinds and not kept(_called(weight.name, conversion))
     ]
     converted = [weight for weight in chosen if conversion.fits_blocks(weight.rows, weight.columns)]
     taken = {weight.name for weight in converted}
@@ -97,12 +96,11 @@ def split(facts: ModelFacts, conversion: Conversion, dtype: str) -> Split | None
     )
 
 
-def weights_quantized(facts: ModelFacts, conversion: Conversion, dtype: str, bits: Input) -> Component | None:
+def weights_quantized(found: Split | None, conversion: Conversion, bits: Input) -> Component | None:
     """The converted modules as the method holds them, all else in the load dtype; ``None`` where no tensors are known.
 
     Exact where the row of quantizers.toml was compared with the library's own modules and the model's modules are known.
     """
-    found = split(facts, conversion, dtype)
     if found is None:
         return None
     kept = "embeddings, head, norms, biases and whatever else is not converted"
@@ -147,11 +145,12 @@ def _parts(found: Split, conversion: Conversion, dtype_bytes: int) -> Iterator[t
         yield name, size_bytes, f"{formula}, over {modules:,} weights of modules{group}"
 
 
-def _added(formula: str, weights: Iterable[Matrix], conversion: Conversion, dtype_bytes: int) -> int:
-    alike: Counter[Matrix] = Counter()
+def _added(formula: str, weights: tuple[Matrix, ...], conversion: Conversion, dtype_bytes: int) -> int:
+    one_of = {(weight.matrices, weight.rows, weight.columns): weight for weight in weights}
+    alike: Counter[tuple[int, int, int]] = Counter()
     for weight in weights:
-        alike[replace(weight, name="", count=1)] += weight.count
-    return sum(count * bytes_of(formula, weight, conversion, dtype_bytes) for weight, count in alike.items())
+        alike[weight.matrices, weight.rows, weight.columns] += weight.count
+    return sum(count * bytes_of(formula, one_of[shape], conversion, dtype_bytes) for shape, count in alike.items())
 
 
 def _called(weight: str, conversion: Conversion) -> str:

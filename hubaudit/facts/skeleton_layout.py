@@ -237,11 +237,24 @@ class Expansion:
             if item.condition is None or item.condition(scope):
                 self._place(item, _COMPUTED.sub(lambda found: str(compiled(found[1])(scope)), name), scope, prefix)
             return
+        count = _size(compiled(repeat[2])(scope), MOST_LAYERS)
         shown = "{}" if name[repeat.start()] == "{" else ""
-        for index in range(_size(compiled(repeat[2])(scope), MOST_LAYERS)):
+        stems = [name[: repeat.start()] + shown.format(index) for index in range(count)]
+        for index, stem in enumerate(stems):
             inner = scope.inner()
-            inner.set(repeat[1], index)
-            self._item(item, name[: repeat.start()] + shown.format(index) + name[repeat.end() :], inner, prefix)
+            inner.count(repeat[1], index)
+            before = len(self.parts)
+            self._item(item, stem + name[repeat.end() :], inner, prefix)
+            if index == 0 and not inner.counted:
+                self._copy(list(self.parts.values())[before:], [prefix + stem for stem in stems])
+                return
+
+    def _copy(self, parts: list[Part], stems: list[str]) -> None:
+        """Add the parts of the first round for all others: nothing in it asked for its number, so all are alike but for their names."""
+        start = len(stems[0]) if stems else 0
+        for stem in stems[1:]:
+            for part in parts:
+                self._add(stem + part.name[start:], part.shape, part.kind)
 
     def _place(self, item: Item, name: str, scope: Scope, prefix: str) -> None:
         full = f"{prefix}{name}"
@@ -268,11 +281,14 @@ class Expansion:
         named = {word: expression(scope) for word, expression in item.named}
         for suffix, shape, kind in LEAVES[item.what](*arguments, **named):
             full = f"{name}.{suffix}" if suffix else name
-            if full in self.parts:
-                raise ValueError(f"the tables give {full} twice")
-            if len(self.parts) >= MOST_PARTS:
-                raise Unknown(f"the configuration asks for more than {MOST_PARTS} tensors")
-            self.parts[full] = Part(full, tuple(_size(size, 2**53) for size in shape), kind)
+            self._add(full, tuple(_size(size, 2**53) for size in shape), kind)
+
+    def _add(self, name: str, shape: tuple[int, ...], kind: str) -> None:
+        if name in self.parts:
+            raise ValueError(f"the tables give {name} twice")
+        if len(self.parts) >= MOST_PARTS:
+            raise Unknown(f"the configuration asks for more than {MOST_PARTS} tensors")
+        self.parts[name] = Part(name, shape, kind)
 
 
 def _with_defaults(scope: Scope, options: Mapping[str, str]) -> Scope:

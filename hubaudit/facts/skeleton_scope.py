@@ -77,7 +77,7 @@ class Scope:
     over the configuration's own ``head_dim``.
     """
 
-    __slots__ = ("_bound", "_parent", "_values", "reader", "reading")
+    __slots__ = ("_bound", "_counter", "_parent", "_values", "counted", "reader", "reading")
 
     def __init__(self, reader: ConfigReader, reading: Reading, parent: Scope | None = None) -> None:
         self.reader = reader
@@ -85,6 +85,9 @@ class Scope:
         self._parent = parent
         self._bound: dict[str, tuple[Expression, Scope]] = {}
         self._values: dict[str, Value] = {}
+        self._counter: str | None = None
+        self.counted = False
+        """Whether anything asked for the number of the round that :meth:`count` set."""
 
     def inner(self) -> Scope:
         """A scope inside this one."""
@@ -97,6 +100,11 @@ class Scope:
     def set(self, name: str, value: Value) -> None:
         """Let ``name`` stand for ``value``."""
         self._values[name] = value
+
+    def count(self, name: str, index: int) -> None:
+        """Let ``name`` stand for the number of a repeated line's round."""
+        self._values[name] = index
+        self._counter = name
 
     def binds(self, name: str) -> bool:
         """Whether a table bound ``name`` here or further out."""
@@ -112,6 +120,7 @@ class Scope:
         scope: Scope | None = self
         while scope is not None:
             if name in scope._values:
+                scope.counted |= name == scope._counter
                 return scope._values[name]
             if name in scope._bound:
                 expression, within = scope._bound[name]

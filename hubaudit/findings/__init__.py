@@ -10,15 +10,20 @@ if TYPE_CHECKING:
     from hubaudit.findings.rule import Rule
     from hubaudit.types import Finding, ModelFacts, RepoSnapshot
 
-#: The modules that are rules. Each has a ``RULE``; the others beside them are what several rules share.
+#: The modules that are rules, each named as its rule. Each has a ``RULE``; the others beside them are what several rules share.
 _MODULES = (
-    "adapter_base", "card_context", "card_memory", "card_parameters", "card_precision", "config_section_unread", "dtype_mismatch", "duplicate_weights",
+    "adapter_base_missing", "card_context", "card_memory", "card_parameters", "card_precision", "config_section_unread", "dtype_mismatch", "duplicate_weights",
     "gated_without_terms", "head_shape_mismatch", "hidden_size_mismatch", "index_total_size", "index_weight_map", "layer_count_mismatch",
-    "licence_missing", "missing_shard", "name_parameters", "no_safetensors", "quantization_mismatch", "remote_code", "rope_context",
+    "licence_missing", "missing_shard", "name_parameter_count", "no_safetensors", "quantization_mismatch", "remote_code", "rope_context",
     "suspicious_pickle", "tokenizer_beyond_embeddings", "tokenizer_max_length", "truncated_file", "tying_mismatch", "unpinned_revision",
     "unreadable_file", "unreferenced_shard", "vocab_size_mismatch",
 )  # fmt: skip
 _RANK = {"error": 0, "warning": 1, "info": 2}
+
+
+def rule_ids() -> tuple[str, ...]:
+    """The ids of all rules, known without importing one: a run says so at once where one is misspelt."""
+    return tuple(name.replace("_", "-") for name in _MODULES)
 
 
 @cache

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hubaudit.estimate.component import component, given
-from hubaudit.estimate.quantized_weights import weights_quantized
+from hubaudit.estimate.quantized_weights import split, weights_quantized
 from hubaudit.estimate.training.lora import adapter_component, saved_whole, trained_tensors
 from hubaudit.estimate.training.optimizers import state_component, step_bytes
 from hubaudit.estimate.training.tensors import elements_of, whole_model
@@ -107,7 +107,9 @@ def weights_of(facts: ModelFacts, setting: TrainSetting) -> Component | None:
     recipe = setting.recipe
     bits = given(recipe.weight_bits, f"table:recipes.toml#{recipe.name}")
     if setting.conversion is not None:
-        return weights_quantized(facts, setting.conversion, "F32", given(_ADAPTER_BITS, _KBIT))
+        return weights_quantized(
+            split(facts, setting.conversion, "F32"), setting.conversion, given(_ADAPTER_BITS, _KBIT)
+        )
     if setting.is_packed:
         return _packed(facts)
     if not recipe.is_arithmetic_only:
