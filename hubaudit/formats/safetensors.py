@@ -30,6 +30,7 @@ FIRST_READ_BYTES = 32 * 1024  # holds the whole header of almost every one-file 
 _MAX_DIMENSIONS = 64
 _LEAST_ENTRY_BYTES = len('"":{"dtype":"U8","shape":[],"data_offsets":[0,0]}')
 _OVER_COUNT = 2**63
+_INTEGERS = frozenset({int})
 _ENTRY_KEYS = frozenset({"dtype", "shape", "data_offsets"})
 
 
@@ -160,7 +161,7 @@ def _entry(name: str, entry: Json, path: str, shapes: _Shapes) -> tuple[int, int
     if not name.isascii() and not _is_unicode(name):
         raise MalformedFileError(path, f"tensor {shown(name)} has a name that is no Unicode")
     offsets = entry["data_offsets"]
-    if not _counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+    if not _is_span(offsets):
         raise MalformedFileError(path, f"tensor {shown(name)} has the impossible data_offsets {shown(offsets)}")
     start, end = offsets
     dtype, shape, bits = shapes.checked(name, entry["dtype"], entry["shape"])
@@ -184,20 +185,26 @@ class _Shapes:
         """The dtype, the shape and the bits that the two need."""
         if not isinstance(dtype, str) or dtype not in self._widths:
             raise MalformedFileError(self._path, f"tensor {shown(name)} has the unknown dtype {shown(dtype)}")
-        if not _counts(shape) or len(shape) > _MAX_DIMENSIONS:
+        if not _are_integers(shape):
             raise MalformedFileError(self._path, f"tensor {shown(name)} has the impossible shape {shown(shape)}")
         key = (dtype, tuple(shape))
         known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = (*key, self._widths[dtype] * prod(shape))
+        if known is not None:
+            return known
+        if len(shape) > _MAX_DIMENSIONS or not all(0 <= size < _OVER_COUNT for size in shape):
+            raise MalformedFileError(self._path, f"tensor {shown(name)} has the impossible shape {shown(shape)}")
+        known = self._known[key] = (*key, self._widths[dtype] * prod(shape))
         return known
 
 
-def _counts(value: Json) -> TypeGuard[list[int]]:
-    """Whether ``value`` is a list of non-negative integers that fit in 64 bits (``True`` is not an integer here)."""
-    if not isinstance(value, list):
-        return False
-    return all(not (type(item) is not int or not 0 <= item < _OVER_COUNT) for item in value)
+def _are_integers(value: Json) -> TypeGuard[list[int]]:
+    """Whether ``value`` is a list of integers; ``True`` and 1.0 are none, though they equal one."""
+    return isinstance(value, list) and _INTEGERS.issuperset(map(type, value))
+
+
+def _is_span(value: Json) -> TypeGuard[list[int]]:
+    """Whether ``value`` is a start and an end behind it, which fit in 64 bits."""
+    return _are_integers(value) and len(value) == 2 and 0 <= value[0] <= value[1] < _OVER_COUNT
 
 
 def _metadata(value: Json, path: str) -> dict[str, Json]:
