@@ -112,6 +112,7 @@ class _Unpacker:
         self._names = {tensor.name: tensor for tensor in reversed(tensors)}
         self._declared: dict[str, Declared] = declared_tensors(metadata) if method.classes else {}
         self._auxiliary = common_auxiliary() + method.auxiliary
+        self._alone: dict[tuple[str, tuple[int, ...], bool], Held] = {}
         consumed = tuple(ending for group in method.unbuilt_beside.values() for ending in group)
         self._apart_endings = self._auxiliary + method.unbuilt + consumed + tuple(method.beside)
         self._rows = {
@@ -130,9 +131,18 @@ class _Unpacker:
             weight = self._weight(tensor, row)
             if weight is not None:
                 return _held(weight)
+        is_integer = tensor.dtype in _NARROW and tensor.name.endswith(plain_integers())
+        key = (tensor.dtype, tensor.shape, is_integer)
+        alone = self._alone.get(key)
+        if alone is None:
+            alone = self._alone[key] = self._held_alone(tensor, is_integer=is_integer)
+        return alone
+
+    def _held_alone(self, tensor: TensorInfo, *, is_integer: bool) -> Held:
+        """What a tensor that nothing stands beside holds; tensors of one dtype and shape hold the same."""
         if tensor.dtype in self._method.whole_dtypes:
             return _held(Unpacked(elements=prod(tensor.shape), bits=bits_of()[tensor.dtype]))
-        if tensor.dtype in _NARROW and tensor.shape and not tensor.name.endswith(plain_integers()):
+        if tensor.dtype in _NARROW and tensor.shape and not is_integer:
             return Held(parameters=None, problem=f"how {self._scheme.name!a} packs such tensors is not known")
         if is_float(tensor.dtype) and bits_of()[tensor.dtype] == 8 and tensor.shape:
             return _held(Unpacked(elements=prod(tensor.shape), bits=8))

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from hubaudit.types import TensorInfo
 
-_NUMBER = re.compile(r"\.\d+(?![^.])")  # starts with a literal, which makes the search over 100,000 names quick
+#: Starts with a literal and ends with literals, which makes the search over 100,000 names quick.
+_NUMBER = re.compile(r"\.[0-9]+(?=\.|\Z)")
 _RARE_NUMBER = re.compile(r"(?:^|(?<=expert_))\d+(?![^.])")
 #: Buffers that a runtime loads and uses: statistics of batch norm.
 _LIVE_BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
@@ -44,7 +45,7 @@ def group_tensors(
         extra_of: why a runtime does not build the tensor of that name, or ``None`` where it does.
         held_by: what one tensor holds; for quantized checkpoints that of :func:`hubaudit.facts.packing.unpacker`.
     """
-    found: dict[tuple[str, str, tuple[int, ...], Held, str | None], tuple[list[int], list[str]]] = {}
+    found: dict[tuple[str, str, tuple[int, ...], Held, str | None], list[TensorInfo]] = {}
     seen: set[str] = set()
     for tensor in tensors:
         if tensor.name in seen:
@@ -52,12 +53,21 @@ def group_tensors(
         seen.add(tensor.name)
         held = held_by(tensor)
         key = (pattern_of(tensor.name), tensor.dtype, tensor.shape, held, extra_of(tensor.name) or held.extra)
-        stored, names = found.setdefault(key, ([0], []))
-        stored[0] += tensor.stored_bytes
-        names.append(tensor.name)
+        alike = found.get(key)
+        if alike is None:
+            alike = found[key] = []
+        alike.append(tensor)
     return tuple(
-        _group(pattern, dtype, shape, held, extra, names, stored[0])
-        for (pattern, dtype, shape, held, extra), (stored, names) in found.items()
+        _group(
+            pattern,
+            dtype,
+            shape,
+            held,
+            extra,
+            [tensor.name for tensor in alike],
+            sum(tensor.stored_bytes for tensor in alike),
+        )
+        for (pattern, dtype, shape, held, extra), alike in found.items()
     )
 
 

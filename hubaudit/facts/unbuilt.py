@@ -47,9 +47,15 @@ def prediction_layers(names: Iterable[str], *, layers: int | None, extra_layers:
     if not found and not said:
         return lambda _: None
 
+    numbers = said | {prefix.rstrip(".").rpartition(".")[2] for prefix in found}
+    marks = tuple(f"layers.{number}." for number in numbers)
+
     def why(name: str) -> str | None:
-        match = _LAYER.match(name)
-        return MTP if match is not None and (match[1] in said or match[0] in found) else None
+        for mark in marks:  # almost every name is told by this alone, and models have 100,000 of them
+            if mark in name:
+                match = _LAYER.match(name)
+                return MTP if match is not None and (match[1] in said or match[0] in found) else None
+        return None
 
     return why
 

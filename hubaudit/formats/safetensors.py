@@ -204,7 +204,10 @@ def _are_integers(value: Json) -> TypeGuard[list[int]]:
 
 def _is_span(value: Json) -> TypeGuard[list[int]]:
     """Whether ``value`` is a start and an end behind it, which fit in 64 bits."""
-    return _are_integers(value) and len(value) == 2 and 0 <= value[0] <= value[1] < _OVER_COUNT
+    if not isinstance(value, list) or len(value) != 2:
+        return False
+    start, end = value
+    return type(start) is int and type(end) is int and 0 <= start <= end < _OVER_COUNT
 
 
 def _metadata(value: Json, path: str) -> dict[str, Json]:
