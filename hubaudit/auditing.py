@@ -9,7 +9,7 @@ from hubaudit.estimate.modes import definite, estimate, variants
 from hubaudit.facts.layer_plan_rows import all_rows
 from hubaudit.facts.repository import understand
 from hubaudit.facts.tensors import role_of
-from hubaudit.findings import find
+from hubaudit.findings import find, rules
 from hubaudit.types import Report, Subject, Workload
 
 if TYPE_CHECKING:
@@ -36,7 +36,8 @@ _TABLES = (
 
 
 def prepare() -> None:
-    """Read the tables that the answer will need: while the Hub answers, there is time for it."""
+    """Read the tables and the rules that the answer will need: while the Hub answers, there is time for it."""
+    rules()
     all_rows()
     role_of("")
     for name in _TABLES:

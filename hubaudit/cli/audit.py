@@ -213,21 +213,26 @@ def _print_human(results: list[Report | tuple[str, HubauditError]], stream: Any,
 def _text(results: list[Report | tuple[str, HubauditError]], output_format: str) -> str:
     import json
 
-    from hubaudit.report.tabular import error_to_markdown, to_csv, to_markdown
-    from hubaudit.report.wire import error_to_wire, to_wire
-
-    if output_format == "csv":
-        return to_csv(results)
+    if output_format in ("csv", "markdown"):
+        return _table_text(results, output_format)
     if output_format in _FOR_MACHINES:
         return _machine_text(results, output_format)
-    if output_format == "markdown":
-        return "\n".join(
-            error_to_markdown(*result) if isinstance(result, tuple) else to_markdown(result) for result in results
-        )
+    from hubaudit.report.wire import error_to_wire, to_wire
+
     rows = [error_to_wire(*result) if isinstance(result, tuple) else to_wire(result) for result in results]
     if output_format == "jsonl":
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
     return json.dumps(rows[0] if len(rows) == 1 else rows, ensure_ascii=False, indent=2) + "\n"
+
+
+def _table_text(results: list[Report | tuple[str, HubauditError]], output_format: str) -> str:
+    from hubaudit.report.tabular import error_to_markdown, to_csv, to_markdown
+
+    if output_format == "csv":
+        return to_csv(results)
+    return "\n".join(
+        error_to_markdown(*result) if isinstance(result, tuple) else to_markdown(result) for result in results
+    )
 
 
 def _machine_text(results: list[Report | tuple[str, HubauditError]], output_format: str) -> str:
