@@ -373,6 +373,8 @@ class Workload:
     ``lora_targets`` (names with commas between, or ``all-linear``); ``modules_to_save`` are trained whole beside them. ``gpus`` processes
     share states by ``zero`` stage or ``fsdp`` version (neither: every one holds all), tensors by ``tp``, layers by ``pp``.
 
+    With ``sequence_parallel`` the ranks of ``tp`` also divide what lies between their matrices; ``cp`` ranks divide the sequence (ring attention).
+
     For inference ``tp``, ``pp`` and ``ep`` are the devices that share matrices, layers and experts, as the runtime splits them.
     """
 
@@ -407,6 +409,8 @@ class Workload:
     tp: int = 1
     pp: int = 1
     ep: int = 1
+    cp: int = 1
+    sequence_parallel: bool = False
     offload: str | None = None
     quant_group_size: int | None = None
     bnb_4bit_use_double_quant: bool = False
@@ -483,11 +487,30 @@ class DeviceShare:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageShare:
+    """What each of ``gpus`` processes holds at its worst moment where they share a training run in one way, nothing offloaded.
+
+    ``name`` is ``ddp``, ``zero-1``, ``zero-2``, ``zero-3``, ``fsdp-1`` or ``fsdp-2``. ``weights_bytes`` has adapters in it, ``optimizer_bytes`` the
+    master copy, ``activations_bytes`` the logits, and ``buffers_bytes`` all else: gathered layers, buckets, workspaces, the CUDA context.
+    """
+
+    name: str
+    gpus: int
+    weights_bytes: int
+    gradients_bytes: int
+    optimizer_bytes: int
+    activations_bytes: int
+    buffers_bytes: int
+    total_bytes: int
+    high_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
     """Memory for one workload on one device: the components alive in the worst phase, and their sum with its band.
 
     On several ``devices`` the components are those of the fullest one, ``total_bytes`` is its sum, and ``high_bytes`` is no less than that of
-    any device.
+    any device. ``stages`` are the ways in which several processes may share a training run, side by side.
     """
 
     fidelity: Literal["formula", "exact", "measured"]
@@ -500,6 +523,7 @@ class Estimate:
     assumptions: tuple[str, ...] = ()
     omitted: tuple[Omission, ...] = ()
     devices: tuple[DeviceShare, ...] = ()
+    stages: tuple[StageShare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -253,6 +253,18 @@ def _sharding_options(command: F) -> F:
             click.option("--fsdp", type=click.IntRange(1, 2), help="train: PyTorch FSDP 1 or 2, full shard."),
             click.option("--gpus", type=click.IntRange(1), default=1, help="train: GPUs, one process on each."),
             click.option(
+                "--cp",
+                type=click.IntRange(1),
+                default=1,
+                metavar="N",
+                help="train: ranks that share a sequence (ring attention).",
+            ),
+            click.option(
+                "--sequence-parallel",
+                is_flag=True,
+                help="train: with --tp, divide also what lies between the matrices.",
+            ),
+            click.option(
                 "--offload",
                 metavar="WHAT",
                 help="train: keep in host memory (or on NVMe): optimizer, or all (parameters too); optimizer-nvme, all-nvme.",

@@ -9,9 +9,9 @@ from hubaudit.estimate.activations import decode_activations, layer_activations,
 from hubaudit.estimate.component import Parts, component, given, known
 from hubaudit.estimate.cuda_blocks import block_rounding
 from hubaudit.estimate.dequantization import loading_temporaries, matrix_temporaries
+from hubaudit.estimate.moments import Moment, estimate_at_worst
 from hubaudit.estimate.overhead import cuda_context, workspace
 from hubaudit.estimate.runtimes import transformers
-from hubaudit.estimate.training.moments import Moment, estimate_at_worst
 from hubaudit.facts.loading import stays_packed
 from hubaudit.types import Component, Omission
 

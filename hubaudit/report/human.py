@@ -17,6 +17,7 @@ from hubaudit.report.phrases import (
     DEVICE_HEAD,
     FIT_HEAD,
     PHASES_HEAD,
+    STAGE_HEAD,
     band,
     clean,
     device_rows,
@@ -28,6 +29,8 @@ from hubaudit.report.phrases import (
     phase_rows,
     plan_line,
     shape_line,
+    stage_rows,
+    stage_title,
     title,
     workload_line,
 )
@@ -55,8 +58,7 @@ def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
         parts += _exact(report.exact, report.estimate)
     if report.estimate.phases:
         parts += [_head(PHASES_HEAD[report.workload.mode]), _indented(_phases(report))]
-    if report.estimate.devices:
-        parts += [_head("Devices"), _indented(_numbers(DEVICE_HEAD, device_rows(report.estimate)))]
+    parts += _several(report)
     if report.fit:
         parts += [_head("Does it fit?"), _indented(_fit(report))]
         remarks = [Text(note) for note in fit_notes(report)]
@@ -78,6 +80,16 @@ def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
     if with_explanation:
         parts += [_head("How each number came about"), _explanation(report)]
     return Group(*parts)
+
+
+def _several(report: Report) -> list[RenderableType]:
+    """What each of several devices holds, or would hold if they shared the run otherwise."""
+    made: list[RenderableType] = []
+    if report.estimate.devices:
+        made += [_head("Devices"), _indented(_numbers(DEVICE_HEAD, device_rows(report.estimate)))]
+    if report.estimate.stages:
+        made += [_head(stage_title(report.estimate)), _indented(_numbers(STAGE_HEAD, stage_rows(report)))]
+    return made
 
 
 def _facts(report: Report) -> Text:

@@ -7,12 +7,12 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from hubaudit.units import format_bytes, format_count
+from hubaudit.units import format_bytes, format_count, format_gib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hubaudit.types import Component, Estimate, Fit, ModelFacts, Report, Workload
+    from hubaudit.types import Component, Estimate, Fit, ModelFacts, Report, StageShare, Workload
 
 #: What people reckon with, and why it is no bound: it knows neither the batch nor the context.
 RULE_OF_THUMB = "rule of thumb 1.2 × weights"
@@ -128,9 +128,11 @@ def _sharing_words(workload: Workload) -> Iterator[str]:
     for name, number in (("ZeRO", workload.zero), ("FSDP", workload.fsdp)):
         if number is not None:
             yield f"{name} {number}"
-    for name, number in (("tp", workload.tp), ("pp", workload.pp)):
+    for name, number in (("tp", workload.tp), ("pp", workload.pp), ("cp", workload.cp)):
         if number > 1:
             yield f"{name} {number}"
+    if workload.sequence_parallel:
+        yield "sequence parallel"
     if workload.offload:
         yield f"offload {workload.offload}"
 
@@ -169,6 +171,48 @@ def device_rows(estimate: Estimate) -> list[tuple[str, ...]]:
             )
         )
     return rows
+
+
+#: The columns of :func:`stage_rows`.
+STAGE_HEAD = ("", "weights", "gradients", "optimizer", "activations", "buffers", "total", "fits")
+
+
+def stage_title(estimate: Estimate) -> str:
+    """What the table of stages shows."""
+    return f"GiB on each of {estimate.stages[0].gpus} GPUs"
+
+
+def stage_rows(report: Report) -> list[tuple[str, ...]]:
+    """Every way to share a training run, and whether the device asked about holds it with the whole band."""
+    return [
+        (
+            one.name,
+            *(
+                format_gib(size)
+                for size in (
+                    one.weights_bytes,
+                    one.gradients_bytes,
+                    one.optimizer_bytes,
+                    one.activations_bytes,
+                    one.buffers_bytes,
+                    one.total_bytes,
+                )
+            ),
+            _holds(report, one),
+        )
+        for one in report.estimate.stages
+    ]
+
+
+def _holds(report: Report, stage: StageShare) -> str:
+    if not report.fit:
+        return ""
+    usable = report.fit[0].hardware.usable_bytes
+    if stage.total_bytes > usable:
+        return "no"
+    if report.estimate.omitted:
+        return "?"
+    return "tight" if stage.high_bytes > usable else "yes"
 
 
 def _cache_name(workload: Workload) -> str:

@@ -11,6 +11,7 @@ from hubaudit.report.phrases import (
     DEVICE_HEAD,
     FIT_HEAD,
     PHASES_HEAD,
+    STAGE_HEAD,
     band,
     clean,
     device_rows,
@@ -21,6 +22,8 @@ from hubaudit.report.phrases import (
     parameter_lines,
     phase_rows,
     shape_line,
+    stage_rows,
+    stage_title,
     title,
     workload_line,
 )
@@ -85,6 +88,8 @@ def to_markdown(report: Report) -> str:
         ]
     if report.estimate.devices:
         lines += ["", "### Devices", "", *table(DEVICE_HEAD, device_rows(report.estimate))]
+    if report.estimate.stages:
+        lines += ["", f"### {stage_title(report.estimate)}", "", *table(STAGE_HEAD, stage_rows(report))]
     if report.fit:
         lines += ["", "### Does it fit?", "", *table(FIT_HEAD, map(fit_cells, report.fit)), ""]
         lines += [f"- {escaped(note)}" for note in fit_notes(report)]

@@ -211,6 +211,7 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
         "peak_phase": estimate.peak_phase,
         "components": [_component(part) for part in estimate.components],
         "devices": [{name: getattr(one, name) for name in one.__slots__} for one in estimate.devices],
+        "stages": [{name: getattr(one, name) for name in one.__slots__} for one in estimate.stages],
         "assumptions": list(estimate.assumptions),
         "omitted": [{"id": part.id, "reason": part.reason} for part in estimate.omitted],
     }

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hubaudit.estimate.training.amounts import Amount, total
+from hubaudit.estimate.training.mixers import by_kernel, mixer_named, terms
 
 if TYPE_CHECKING:
     from hubaudit.estimate.training.block import Block, Flow
@@ -19,6 +20,19 @@ _BF16 = 2
 _FLOAT = 4
 _HIDDEN = "hidden_size"
 _PYTHON_GELU_TENSORS = 5
+#: Sizes that tensor parallel divides.
+DIVIDED_SIZES = frozenset(
+    {
+        "query_size",
+        "key_size",
+        "attention_heads",
+        "kv_heads",
+        "intermediate_size",
+        "shared_size",
+        "expert_size",
+        "vocab_size",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +48,16 @@ class LayerMemory:
     attention_temporary: Amount
     boundary: Amount
 
+    def along_sequence(self) -> LayerMemory:
+        """With sequence parallel: what tensor parallel leaves whole is divided along the sequence."""
+        return LayerMemory(
+            **{name: getattr(self, name).renamed("tokens", "shard_tokens", DIVIDED_SIZES) for name in self.__slots__}
+        )
 
-def layer_memory(block: Block, flow: Flow, kernel: str, targets: Targets, *, routed: bool, dense: bool) -> LayerMemory:
+
+def layer_memory(
+    block: Block, flow: Flow, kernel: str, targets: Targets, *, routed: bool, dense: bool, mixer: str | None = None
+) -> LayerMemory:
     """The memory of one layer for ``tokens`` tokens.
 
     Args:
@@ -45,17 +67,25 @@ def layer_memory(block: Block, flow: Flow, kernel: str, targets: Targets, *, rou
         targets: which of its matrices have adapters.
         routed: it has experts.
         dense: it has a dense MLP (of the intermediate size).
+        mixer: the row of mixers.toml that stands in the place of attention.
     """
-    mlp = total([_dense_mlp(block, flow, targets)] if dense else []) + total([_experts(flow)] if routed else [])
-    norms = norm_saved(block, flow).times(block.norms)
-    inputs = _shared_input(flow, _HIDDEN, targets.attention_in, 1 if "qkv" in block.fused else 3, flow.stream)
-    saved = norms + inputs + _attention(block, flow, kernel, targets) + mlp
+    width = "shared_size" if routed else "intermediate_size"
+    dense = dense and block.mlp != "none"
+    mlp = total([_dense_mlp(block, flow, targets, width)] if dense else [])
+    mlp += total([_experts(flow), terms(block.router, flow), terms(block.experts_keep, flow)] if routed else [])
+    mixed = _attention(block, flow, kernel, targets) if mixer is None else _mixer(block, flow, kernel, targets, mixer)
+    saved = norm_saved(block, flow).times(block.norms) + mixed + mlp
     saved += Amount.of(block.dropouts, "tokens", _HIDDEN)
+    backward = (
+        _attention_temporary(flow, kernel)
+        if mixer is None
+        else by_kernel(mixer_named(mixer), "temporary", kernel, flow)
+    )
     return LayerMemory(
         saved=saved,
         mlp=mlp,
-        mlp_temporary=_mlp_temporary(flow, targets, routed=routed, dense=dense),
-        attention_temporary=_attention_temporary(flow, kernel),
+        mlp_temporary=_mlp_temporary(block, flow, targets, width if dense else None, routed=routed),
+        attention_temporary=backward,
         boundary=Amount.of(flow.stream, "tokens", _HIDDEN),
     )
 
@@ -66,10 +96,12 @@ def norm_saved(block: Block, flow: Flow, width: str = _HIDDEN, heads: str | None
     With ``heads`` it is a norm over each of so many heads of queries or keys.
     """
     rows = ("tokens",) if heads is None else ("tokens", heads)
-    read = flow.stream if heads is None else flow.inner
+    read = flow.stream if width == _HIDDEN else flow.inner
     if block.norm == "layer":
         return Amount.of(read, "tokens", width) + Amount.of(2 * _FLOAT, *rows)
-    normed = _FLOAT if block.norm == "rms_plus_one" else read
+    normed = _FLOAT if block.norm in ("rms_plus_one", "rms_wide") else read
+    if block.norm == "rms_stream":  # T5: the product with the root takes the stream itself
+        return Amount.of(_FLOAT + read + (read if flow.is_trained else 0), "tokens", width) + Amount.of(_FLOAT, *rows)
     kept = Amount.of(_FLOAT + (normed if flow.is_trained else 0), "tokens", width)
     if block.norm == "rms_plus_one":  # the sum 1 + weight is a tensor of its own
         kept += Amount.of(_FLOAT, _HIDDEN if heads is None else "head_dim")
@@ -92,8 +124,9 @@ def _shared_input(flow: Flow, width: str, adapted: int, products: int, wide: int
 
 
 def _attention(block: Block, flow: Flow, kernel: str, targets: Targets) -> Amount:
-    """Queries, keys, values, result and what the kernel keeps; and what the output matrix keeps of the result."""
+    """Queries, keys, values, result and what the kernel keeps; and what the matrices keep of their inputs."""
     inner = flow.inner
+    inputs = _shared_input(flow, _HIDDEN, targets.attention_in, 1 if "qkv" in block.fused else 3, flow.stream)
     query, key = ("tokens", "query_size"), ("tokens", "key_size")
     scores = ("tokens", "sequence_tokens", "attention_heads")
     result_kept = kernel in ("flash", "efficient")
@@ -112,24 +145,48 @@ def _attention(block: Block, flow: Flow, kernel: str, targets: Targets) -> Amoun
             saved += Amount.of(inner, *scores)
         if block.dropouts:
             saved += Amount.of(1 + inner, *scores)
-    if kernel == "flash" and block.rope == "cat" and flow.is_trained:
-        saved += Amount.of(inner, *query)
-    if block.cached and kernel != "eager":
-        saved += Amount.of(2 * inner, *key)
+    saved += _copies(block, flow, kernel)
     if block.qk_norm:
         saved += norm_saved(block, flow, "query_size", "attention_heads") + norm_saved(
             block, flow, "key_size", "kv_heads"
         )
+    if block.gated_attention:
+        saved += Amount.of(2 * inner if flow.is_trained else inner, *query)
     out = _shared_input(flow, "query_size", targets.attention_out, 1, inner, is_kept=result_kept)
-    return saved + out + _ranks(flow, targets.attention_in + targets.attention_out)
+    return inputs + saved + out + _ranks(flow, targets.attention_in + targets.attention_out)
+
+
+def _copies(block: Block, flow: Flow, kernel: str) -> Amount:
+    """Copies and views of queries, keys, values and the result that the model's own way of making them costs."""
+    inner = flow.inner
+    query, key = ("tokens", "query_size"), ("tokens", "key_size")
+    made = Amount()
+    if kernel == "flash" and block.rope == "cat" and flow.is_trained:
+        made += Amount.of(inner, *query)
+    if block.cached and kernel != "eager":
+        made += Amount.of(2 * inner, *key)
+    return made
+
+
+def _mixer(block: Block, flow: Flow, kernel: str, targets: Targets, name: str) -> Amount:
+    """What a mixer of the table keeps, its matrices' inputs among it."""
+    row = mixer_named(name)
+    made = by_kernel(row, "keeps", kernel, flow)
+    for width in row.get("norms", ()):
+        made += norm_saved(block, flow, width)
+    for width, matrices in row.get("reads", {}).items():
+        adapted = len(targets.names.intersection(matrices))
+        wide = flow.stream if width == _HIDDEN else flow.inner
+        made += _shared_input(flow, width, adapted, len(matrices), wide) + _ranks(flow, adapted)
+    return made
 
 
 def _ranks(flow: Flow, adapted: int) -> Amount:
     return Amount.of(flow.adapter * adapted, "tokens", "rank") if adapted else Amount()
 
 
-def _dense_mlp(block: Block, flow: Flow, targets: Targets) -> Amount:
-    wide = ("tokens", "intermediate_size")
+def _dense_mlp(block: Block, flow: Flow, targets: Targets, width: str) -> Amount:
+    wide = ("tokens", width)
     gated = block.mlp == "gated"
     products = 1 if not gated or "gate_up" in block.fused else 2
     saved = _shared_input(flow, _HIDDEN, targets.mlp_in, products, flow.stream, is_kept=block.parallel)
@@ -141,7 +198,10 @@ def _dense_mlp(block: Block, flow: Flow, targets: Targets) -> Amount:
         saved += Amount.of(flow.inner, *wide)
     is_kept = block.activation == "relu"
     saved += Amount.of(flow.inner, *wide) if is_kept else Amount()
-    saved += _shared_input(flow, "intermediate_size", targets.mlp_out, 1, flow.inner, is_kept=is_kept)
+    if block.mlp_dropout:
+        saved += Amount.of(1, *wide)
+        is_kept = False
+    saved += _shared_input(flow, width, targets.mlp_out, 1, flow.inner, is_kept=is_kept)
     return saved + _ranks(flow, targets.mlp_in + targets.mlp_out)
 
 
@@ -160,13 +220,14 @@ def _experts(flow: Flow) -> Amount:
     )
 
 
-def _mlp_temporary(flow: Flow, targets: Targets, *, routed: bool, dense: bool) -> Amount:
+def _mlp_temporary(block: Block, flow: Flow, targets: Targets, width: str | None, *, routed: bool) -> Amount:
     """Gradients of the stream and of both factors of the MLP's product."""
     made = Amount.of(flow.stream, "tokens", _HIDDEN)
-    if dense:
-        made += Amount.of(2 * flow.inner, "tokens", "intermediate_size")
+    if width is not None:
+        # where a bias has a gradient, the sum over tokens takes as much as two float32 values each, when one of the two is free again
+        made += Amount.of(2 * (_FLOAT if block.bias_sums and flow.is_trained else flow.inner), "tokens", width)
         if targets.mlp_out and flow.adapter != flow.inner:
-            made += Amount.of(flow.adapter, "tokens", "intermediate_size")
+            made += Amount.of(flow.adapter, "tokens", width)
     if routed:
         made += Amount.of(2 * flow.inner, "tokens", "experts_per_token", "expert_size")
         made += Amount.of(flow.inner, "tokens", "experts_per_token", _HIDDEN)

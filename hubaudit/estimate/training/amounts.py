@@ -43,6 +43,14 @@ class Amount:
         """The amount ``number`` times, and once for each of what ``names`` counts."""
         return Amount({(*names, *product): coefficient * number for product, coefficient in self._terms.items()})
 
+    def renamed(self, old: str, new: str, unless: frozenset[str]) -> Amount:
+        """The amount with ``new`` for ``old`` in every product that has none of ``unless``."""
+        made: Counter[Product] = Counter()
+        for product, coefficient in self._terms.items():
+            stays = not unless.isdisjoint(product)
+            made[product if stays else tuple(new if name == old else name for name in product)] += coefficient
+        return Amount(made)
+
     def value(self, inputs: Mapping[str, Input]) -> int:
         """Bytes."""
         total = 0

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 from hubaudit.data import table
 from hubaudit.data.dtypes import bits_of
 from hubaudit.estimate.component import Input, given, known
+from hubaudit.estimate.training.mixers import mixer_dimensions
+from hubaudit.facts.loading import loaded_groups
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hubaudit.estimate.training.setting import TrainSetting
     from hubaudit.types import ModelFacts, Sourced
 
@@ -21,6 +25,8 @@ _BYTE = 8
 _FLOAT = 4
 _HALF = 2
 _LARGEST_FLASH_HEAD = 256
+#: What layers without attention have none of.
+_OF_ATTENTION = frozenset({"attention_heads", "kv_heads", "head_dim"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +46,15 @@ class Block:
     softcap: bool
     sdpa_is_math: bool
     softmax_is_native: bool
+    gated_attention: bool
+    eager_only: bool
+    mlp_dropout: bool
+    bias_sums: bool
+    router: str
+    around: str
+    experts_keep: str
+    mixers: Mapping[str, str]
+    encoder_mixer: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +85,12 @@ def block_of(facts: ModelFacts) -> Block | str:
     if row is None:
         return f"how blocks of type {facts.model_type} compute is not in the table"
     kinds = {layer.kind for layer in facts.layer_plan or ()}
-    strange = kinds - _ATTENTION_KINDS
+    strange = kinds - _ATTENTION_KINDS - row.get("mixers", {}).keys()
     if strange:
         return f"what layers of kind {', '.join(sorted(strange))} keep for the backward pass is not modelled"
+    unlike = row.get("without")
+    if unlike and any(unlike in group.pattern for group in facts.tensor_groups):
+        return f"layers of type {facts.model_type} with {unlike} are not modelled"
     return Block(
         norm=row["norm"],
         norms=row["norms"],
@@ -87,6 +105,15 @@ def block_of(facts: ModelFacts) -> Block | str:
         softcap=row.get("softcap", False),
         sdpa_is_math=row.get("sdpa_is_math", False),
         softmax_is_native=row.get("softmax_is_native", False),
+        gated_attention=row.get("gated_attention", False),
+        eager_only=row.get("eager_only", False),
+        mlp_dropout=row.get("mlp_dropout", False),
+        bias_sums=row.get("bias_sums", False),
+        router=row.get("router", ""),
+        around=row.get("around", ""),
+        experts_keep=row.get("experts_keep", ""),
+        mixers=row.get("mixers", {}),
+        encoder_mixer=row.get("encoder_mixer"),
     )
 
 
@@ -111,33 +138,67 @@ def flow_of(setting: TrainSetting) -> Flow:
     )
 
 
-def dimensions(facts: ModelFacts, setting: TrainSetting) -> dict[str, Input] | str:
+def dimensions(facts: ModelFacts, setting: TrainSetting, block: Block) -> dict[str, Input] | str:
     """The numbers that activations are made of, each with its place; or which of them is not known."""
+    sharing = setting.sharing
     batch, sequence = setting.batch_size, setting.sequence_tokens
+    if sharing.cp > 1:
+        sequence = given(-(-sequence.value // sharing.cp), "sequence tokens ÷ cp, rounded up")
     inputs = {
         "tokens": given(batch.value * sequence.value, "batch size × sequence tokens"),
         "sequence_tokens": sequence,
+        "shard_tokens": given(-(-batch.value * sequence.value // sharing.tp), "tokens ÷ tp, rounded up"),
     }
+    unneeded = _OF_ATTENTION if block.mixers and block.rope == "none" else frozenset()
     names = ("layers", "hidden_size", "intermediate_size", "attention_heads", "kv_heads", "head_dim", "vocab_size")
     for name in names:
         fact: Sourced[int] = getattr(facts, name)
         value = known(fact)
-        if value is None:
+        if value is None and name not in unneeded:
             return f"{name} is not known: {fact.where}"
-        inputs[name] = value
+        inputs[name] = value or given(0, f"layers have none: {fact.where}")
     heads, head_dim = inputs["attention_heads"].value, inputs["head_dim"].value
     inputs["query_size"] = given(heads * head_dim, "attention_heads × head_dim")
     inputs["key_size"] = given(inputs["kv_heads"].value * head_dim, "kv_heads × head_dim")
+    inputs["intermediate_size"] = _mlp_width(facts, inputs["intermediate_size"])
+    inputs["shared_size"] = given(_shared_size(facts, inputs), "shapes of the shared expert")
+    for name in {*block.mixers.values(), *filter(None, (block.encoder_mixer,))}:
+        sizes = mixer_dimensions(facts, name)
+        if isinstance(sizes, str):
+            return sizes
+        inputs |= sizes
     moe = facts.moe
     if setting.adapters is not None:
         inputs["rank"] = given(setting.adapters.rank, "workload")
     if moe is not None:
-        for name, fact in (("experts_per_token", moe.experts_per_token), ("expert_size", moe.expert_intermediate_size)):
+        for name, fact in (
+            ("experts", moe.experts),
+            ("experts_per_token", moe.experts_per_token),
+            ("expert_size", moe.expert_intermediate_size),
+        ):
             value = known(fact) or (known(facts.intermediate_size) if name == "expert_size" else None)
             if value is None:
                 return f"{name} is not known: {fact.where}"
             inputs[name] = value
     return inputs
+
+
+def _mlp_width(facts: ModelFacts, said: Input) -> Input:
+    """Width of the dense MLP: a config may name one that the class adjusts (LFM2), so shapes come first."""
+    for group in loaded_groups(facts):
+        if group.role == "mlp" and group.pattern.endswith((".down_proj.weight", ".w2.weight")):
+            return given((group.logical_shape or group.shape)[1], f"shapes: {group.pattern}")
+    return said
+
+
+def _shared_size(facts: ModelFacts, inputs: dict[str, Input]) -> int:
+    """Width of the experts that every token goes through, or of the dense MLP where there are none."""
+    widths = [
+        (group.logical_shape or group.shape)[1]
+        for group in loaded_groups(facts)
+        if group.role == "shared_expert" and group.pattern.endswith("down_proj.weight")
+    ]
+    return max(widths, default=inputs["intermediate_size"].value)
 
 
 def kernel_of(block: Block, flow: Flow, setting: TrainSetting, inputs: dict[str, Input]) -> str:
@@ -146,10 +207,12 @@ def kernel_of(block: Block, flow: Flow, setting: TrainSetting, inputs: dict[str,
     ``scaled_dot_product_attention`` without a mask takes flash attention for 16-bit values, the memory-efficient kernel for float32, and
     plain products where float32 meets grouped heads (torch 2.6 and 2.13, compute capability 8.x).
     """
-    if setting.attention == "eager":
+    if setting.attention == "eager" or block.eager_only:
         return "eager"
     if block.sdpa_is_math:
         return "math"
+    if "mla" in block.mixers.values():
+        return "efficient"  # values are narrower than queries and keys, which flash attention does not take
     if flow.inner <= _HALF and inputs["head_dim"].value <= _LARGEST_FLASH_HEAD:
         return "flash"
     return "efficient" if inputs["kv_heads"].value == inputs["attention_heads"].value else "math"

@@ -33,13 +33,15 @@ _PEFT = "peft 0.21.2 tuners/lora/layer.py; 16-bit adapters are made float32 (aut
 class Targets:
     """How many of one layer's matrices have adapters, by what they read.
 
-    That is the layer's stream before attention, attention's result, the stream before the MLP, or the MLP's product.
+    That is the layer's stream before attention, attention's result, the stream before the MLP, or the MLP's product. ``names`` are those of
+    all of them.
     """
 
     attention_in: int = 0
     attention_out: int = 0
     mlp_in: int = 0
     mlp_out: int = 0
+    names: frozenset[str] = frozenset()
 
 
 def adapted_groups(facts: ModelFacts, adapters: Adapters) -> list[TensorGroup]:
@@ -164,11 +166,12 @@ def targets_of(facts: ModelFacts, setting: TrainSetting) -> Targets:
         return Targets()
     counts = dict.fromkeys(("attention_in", "attention_out", "mlp_in", "mlp_out"), 0)
     layers = facts.layers.value or 1
-    for group in adapted_groups(facts, setting.adapters):
+    adapted = adapted_groups(facts, setting.adapters)
+    for group in adapted:
         place = _place(group)
         if place is not None and group.count >= layers:
             counts[place] += 1
-    return Targets(**counts)
+    return Targets(**counts, names=frozenset(_module(group).rpartition(".")[2] for group in adapted))
 
 
 def _place(group: TensorGroup) -> str | None:

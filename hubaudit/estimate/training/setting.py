@@ -46,6 +46,8 @@ class Sharing:
     tp: int
     pp: int
     offload: str | None
+    cp: int = 1
+    sequence_parallel: bool = False
 
     @property
     def replicas(self) -> int:
@@ -71,6 +73,7 @@ class TrainSetting:
     sharing: Sharing
     is_packed: bool
     assumptions: tuple[str, ...]
+    in_flight: int = 1
 
     @property
     def is_prepared(self) -> bool:
@@ -114,6 +117,8 @@ def settle_training(facts: ModelFacts, workload: Workload) -> TrainSetting:
             tp=workload.tp,
             pp=workload.pp,
             offload=workload.offload,
+            cp=workload.cp,
+            sequence_parallel=workload.sequence_parallel,
         ),
         is_packed=is_packed,
         assumptions=tuple(assumptions),
@@ -152,8 +157,9 @@ def _check(workload: Workload) -> None:
             raise UsageError(f"{what} must be at least 1, not {number}")
     if workload.zero is not None and workload.fsdp is not None:
         raise UsageError("--zero and --fsdp shard the same states", hint="leave out one of them")
-    if workload.gpus % (workload.tp * workload.pp):
-        raise UsageError(f"{workload.gpus} GPUs are no multiple of --tp {workload.tp} × --pp {workload.pp}")
+    if workload.gpus % (workload.tp * workload.pp * workload.cp):
+        asked = f"--tp {workload.tp} × --pp {workload.pp} × --cp {workload.cp}"
+        raise UsageError(f"{workload.gpus} GPUs are no multiple of {asked}", hint="--gpus N")
     if workload.runtime != "transformers":
         raise UsageError(f"{workload.runtime} does not train", hint="leave out --runtime")
     if workload.quant is not None and workload.lora is None:

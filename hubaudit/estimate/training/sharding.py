@@ -12,7 +12,8 @@ from hubaudit.estimate.training.tensors import elements_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hubaudit.estimate.training.moments import Moment
+    from hubaudit.estimate.moments import Moment
+    from hubaudit.estimate.training.fsdp import Cut
     from hubaudit.estimate.training.setting import Sharing, TrainSetting
     from hubaudit.estimate.training.states import Standing
     from hubaudit.types import Component
@@ -22,7 +23,7 @@ _BUCKET_ELEMENTS = 500_000_000
 _ZERO = "ZeRO, arXiv:1910.02054, section 5: states, then gradients, then parameters are divided by the processes, rounded up"
 _DDP = "torch DistributedDataParallel: buckets hold a copy of all gradients (gradient_as_bucket_view=False)"
 _BUCKET = "DeepSpeed reduce_bucket_size, 5e8 elements by default; never more than there are gradients"
-_GATHER = "the layer that runs and the one that is prefetched, gathered whole, beside embeddings and head (FSDP backward prefetch, ZeRO-3 prefetch)"
+_GATHER = "the layer that runs and the one that is prefetched, gathered whole, beside embeddings and head (DeepSpeed ZeRO-3 prefetch)"
 _OFFLOADED = {"optimizer": (_STATES,), "all": (_STATES, _WEIGHTS)}
 
 
@@ -33,6 +34,7 @@ class Shares:
     replicas: int
     stage: int
     offload: frozenset[int]
+    fsdp: int | None = None
 
     def divides(self, part: Component) -> bool:
         """Whether each process has its part of it only."""
@@ -47,20 +49,24 @@ def shares_of(sharing: Sharing) -> Shares:
     """The shares that were asked for.
 
     Raises:
-        UsageError: tensor and pipeline parallel training is not estimated; parameters are offloaded only where they are divided.
+        UsageError: parameters are offloaded only where they are divided.
     """
-    if (sharing.tp, sharing.pp) != (1, 1):
-        raise UsageError("tensor and pipeline parallel training is not estimated", hint="--zero 3, or --mode infer")
     stage = _WEIGHTS if sharing.fsdp is not None else sharing.zero or 0
     away = frozenset(_OFFLOADED[sharing.offload.removesuffix("-nvme")] if sharing.offload else ())
     if _WEIGHTS in away and stage < _WEIGHTS:
         raise UsageError("parameters are offloaded by ZeRO-3 and FSDP only", hint="--zero 3")
-    return Shares(replicas=sharing.gpus, stage=stage, offload=away)
+    return Shares(replicas=sharing.replicas, stage=stage, offload=away, fsdp=sharing.fsdp)
 
 
-def shared(moments: Iterable[Moment], held: Standing, setting: TrainSetting, shares: Shares) -> Iterator[Moment]:
-    """Every moment as one process has it."""
+def shared(
+    moments: Iterable[Moment], held: Standing, setting: TrainSetting, shares: Shares, by_fsdp: Cut | None = None
+) -> Iterator[Moment]:
+    """Every moment as one process has it; ``by_fsdp`` is the model as FSDP cuts it."""
     for moment in moments:
+        if by_fsdp is not None:
+            own = [by_fsdp.share(part, setting, held) for part in moment.components if not shares.is_away(part)]
+            yield replace(moment, components=(*own, *by_fsdp.buffers(moment.phase, setting, held)))
+            continue
         parts = [_share(part, shares) for part in moment.components if not shares.is_away(part)]
         yield replace(moment, components=(*parts, *_buffers(moment.phase, held, setting, shares)))
 

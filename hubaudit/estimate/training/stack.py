@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hubaudit.estimate.component import Input, given
@@ -11,6 +11,7 @@ from hubaudit.estimate.training.amounts import Amount, largest, total
 from hubaudit.estimate.training.block import Block, Flow, block_of, dimensions, flow_of, kernel_of
 from hubaudit.estimate.training.lora import targets_of
 from hubaudit.estimate.training.losses import Loss, chunk_tokens, loss_of
+from hubaudit.estimate.training.mixers import terms
 from hubaudit.facts.loading import loaded_groups
 
 if TYPE_CHECKING:
@@ -40,8 +41,9 @@ class Stack:
     def kept(self, setting: TrainSetting) -> Amount:
         """What the layers keep until the backward pass, with the checkpointing that was asked for."""
         if setting.checkpointing == "full":
-            return total(memory.boundary.times(1, "checkpoints") for _, memory in self.layers[:1])
-        return total(self._saved(memory, setting).times(1, count) for count, memory in self.layers)
+            boundary = self.layers[0][1].boundary.times(1, "checkpoints")
+            return boundary.times(setting.in_flight)
+        return total(self._saved(memory, setting).times(setting.in_flight, count) for count, memory in self.layers)
 
     def recomputed(self, setting: TrainSetting) -> Amount:
         """What is computed again at once in the backward pass."""
@@ -83,7 +85,7 @@ def stack_of(facts: ModelFacts, setting: TrainSetting) -> Stack | str:
     if isinstance(block, str):
         return block
     flow = flow_of(setting)
-    inputs = dimensions(facts, setting)
+    inputs = dimensions(facts, setting, block)
     if isinstance(inputs, str):
         return inputs
     kernel = kernel_of(block, flow, setting, inputs)
@@ -96,10 +98,18 @@ def stack_of(facts: ModelFacts, setting: TrainSetting) -> Stack | str:
     targets = targets_of(facts, setting)
     routed = _routed_layers(facts)
     layers = []
-    for name, count, has_experts in _kinds(routed, inputs["layers"].value):
-        inputs[name] = given(count, "config and shapes of the experts") if name != "layers" else inputs["layers"]
-        has_dense = not has_experts or _has_shared_mlp(facts)
-        layers.append((name, layer_memory(block, flow, kernel, targets, routed=has_experts, dense=has_dense)))
+    for mixer, mixed in _mixed(facts, block).items():
+        for kind, count, has_experts in _kinds(routed, mixed):
+            name = "layers" if count == inputs["layers"].value else f"{mixer or 'attention'}_{kind}"
+            inputs.setdefault(name, given(count, "layer plan and shapes of the experts"))
+            has_dense = not has_experts or _has_shared_mlp(facts)
+            memory = layer_memory(
+                block, flow, kernel, targets, routed=has_experts, dense=has_dense, mixer=mixer or None
+            )
+            if setting.sharing.cp > 1:  # keys and values of two other ranks, on their way
+                ring = Amount.of(4 * flow.inner, "tokens", "key_size")
+                memory = replace(memory, attention_temporary=memory.attention_temporary + ring)
+            layers.append((name, memory.along_sequence() if setting.sharing.sequence_parallel else memory))
     return Stack(
         block=block,
         flow=flow,
@@ -112,6 +122,26 @@ def stack_of(facts: ModelFacts, setting: TrainSetting) -> Stack | str:
         head_elements=_head_elements(facts),
         largest_matrix=inputs["largest_matrix"].value,
     )
+
+
+def _mixed(facts: ModelFacts, block: Block) -> dict[str, int]:
+    """How many layers have which mixer; plain attention is the empty name."""
+    found: dict[str, int] = {}
+    for layer in facts.layer_plan or ():
+        mixer = block.mixers.get(layer.kind, "")
+        found[mixer] = found.get(mixer, 0) + 1
+    if block.encoder_mixer is not None:
+        found[block.encoder_mixer] = _encoder_layers(facts)
+    return found or {"": facts.layers.value or 0}
+
+
+def _encoder_layers(facts: ModelFacts) -> int:
+    counts = [
+        group.count
+        for group in loaded_groups(facts)
+        if "encoder." in group.pattern and group.pattern.endswith("q.weight")
+    ]
+    return max(counts, default=0)
 
 
 def _kinds(routed: int, layers: int) -> list[tuple[str, int, bool]]:
@@ -134,12 +164,14 @@ def _has_shared_mlp(facts: ModelFacts) -> bool:
 def _has_logits(facts: ModelFacts) -> bool:
     """Whether the model ends in a distribution over its vocabulary."""
     name = facts.architecture or ""
-    return facts.family == "decoder" or name.endswith(("ForMaskedLM", "LMHeadModel", "ForPreTraining"))
+    return facts.family == "decoder" or name.endswith(
+        ("ForMaskedLM", "LMHeadModel", "ForPreTraining", "ForConditionalGeneration")
+    )
 
 
 def _around(block: Block, flow: Flow) -> Amount:
     """The final norm, what the head keeps of it, and the tables of rotary positions."""
-    made = norm_saved(block, flow)
+    made = norm_saved(block, flow) + terms(block.around, flow)
     if flow.is_trained:
         made += Amount.of(_HALF if flow.casts else flow.stream, "tokens", _HIDDEN)
     if block.rope != "none":

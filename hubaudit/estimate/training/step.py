@@ -7,14 +7,21 @@ from typing import TYPE_CHECKING
 
 from hubaudit.data import table
 from hubaudit.estimate.component import component, given
+from hubaudit.estimate.moments import Moment, estimate_at_worst
 from hubaudit.estimate.overhead import cuda_context
 from hubaudit.estimate.training.amounts import Amount
-from hubaudit.estimate.training.moments import Moment, estimate_at_worst
-from hubaudit.estimate.training.setting import TrainSetting, settle_training
+from hubaudit.estimate.training.block import block_of
+from hubaudit.estimate.training.fsdp import cut, with_shards_alone
+from hubaudit.estimate.training.parallel import SOURCES as PARALLEL
+from hubaudit.estimate.training.parallel import check_parallel, in_flight, rank_facts
+from hubaudit.estimate.training.setting import Sharing, TrainSetting, settle_training
 from hubaudit.estimate.training.sharding import Shares, shared, shares_of
 from hubaudit.estimate.training.stack import Stack, stack_of
+from hubaudit.estimate.training.stages import stage_shares
 from hubaudit.estimate.training.states import Standing, standing, update_temporaries
 from hubaudit.estimate.training.tensors import elements_of
+from hubaudit.estimate.training.textbook import SOURCE as TEXTBOOK
+from hubaudit.estimate.training.textbook import textbook_activations
 from hubaudit.types import Estimate, Omission
 from hubaudit.units import format_bytes
 
@@ -28,6 +35,8 @@ _TRACED = (
     "type in blocks.toml"
 )
 _BAND_PERCENT = (2, 2)
+#: What a layer's backward pass comes to before attention.
+_MLP_ROLES = frozenset({"mlp", "expert", "shared_expert", "router"})
 #: More tokens than this make the backward pass of an embedding sort them (torch 2.13.0 aten/src/ATen/native/cuda/Embedding.cu).
 _SORTED_TOKENS = 3072
 
@@ -35,10 +44,24 @@ _SORTED_TOKENS = 3072
 def estimate_training(facts: ModelFacts, workload: Workload) -> Estimate:
     """Memory of one process while it trains: the worst moment of a step, once the optimizer has its states.
 
+    Of a pipeline's stages it is the fullest.
+
     Raises:
         UsageError: the workload asks for something that does not exist.
     """
     setting = settle_training(facts, workload)
+    block = block_of(facts)
+    mixers = frozenset() if isinstance(block, str) else frozenset(block.mixers.values())
+    check_parallel(facts, setting.sharing, mixers, keeps_scores=setting.attention == "eager")
+    made = [_of_stage(facts, setting, stage) for stage in sorted({0, setting.sharing.pp - 1})]
+    return max(made, key=lambda one: one.total_bytes)
+
+
+def _of_stage(facts: ModelFacts, setting: TrainSetting, stage: int) -> Estimate:
+    """One rank of one stage of a pipeline, the whole model where there is no pipeline."""
+    sharing = setting.sharing
+    facts = rank_facts(facts, sharing, stage)
+    setting = replace(setting, in_flight=in_flight(sharing, stage, setting.grad_accum))
     held = standing(facts, setting)
     if held is None:
         reason = facts.parameters_reason or "no tensors are known"
@@ -48,11 +71,40 @@ def estimate_training(facts: ModelFacts, workload: Workload) -> Estimate:
             omitted=(Omission(id="weights", reason=reason),),
         )
     stack = stack_of(facts, setting)
-    shares = shares_of(setting.sharing)
-    whole = list(moments_of(held, stack, setting))
+    if isinstance(stack, Stack) and stage < sharing.pp - 1:
+        stack = replace(stack, loss=None)
+    shares = shares_of(sharing)
+
+    def moments_under(other: Shares) -> list[Moment]:
+        return _moments_under(facts, held, stack, setting, other)
+
     omitted = (Omission(id="activations", reason=stack),) if isinstance(stack, str) else ()
-    said = (*setting.assumptions, *_said(stack), *_not_counted(setting), *_stages(whole, held, setting, shares))
-    return estimate_at_worst(list(shared(whole, held, setting, shares)), assumptions=said, omitted=omitted)
+    said = (*setting.assumptions, *_said(stack, setting), *_not_counted(setting), *_offloaded(shares))
+    made = estimate_at_worst(moments_under(shares), assumptions=(*said, *_ranks(sharing, stage)), omitted=omitted)
+    return replace(made, stages=tuple(stage_shares(shares, moments_under)))
+
+
+def _moments_under(
+    facts: ModelFacts, held: Standing, stack: Stack | str, setting: TrainSetting, shares: Shares
+) -> list[Moment]:
+    """All moments of a step as one process has them."""
+    if shares.fsdp is None or shares.replicas == 1:
+        return list(shared(list(moments_of(held, stack, setting)), held, setting, shares))
+    alone = standing(facts, with_shards_alone(setting)) or held
+    by_fsdp = cut(facts, alone, shares.fsdp, shares.replicas)
+    return list(shared(list(moments_of(alone, stack, setting)), alone, setting, shares, by_fsdp))
+
+
+def _ranks(sharing: Sharing, stage: int) -> Iterator[str]:
+    """What parallel training takes for granted, with its source."""
+    if sharing.tp > 1:
+        what = "matrices, heads and vocabulary are divided, and all between them with sequence parallel"
+        yield f"{sharing.tp} tensor-parallel ranks: {what} ({PARALLEL['tensor']})"
+    if sharing.cp > 1:
+        yield f"{sharing.cp} context-parallel ranks: each has its part of the sequence, keys and values go round ({PARALLEL['context']})"
+    if sharing.pp > 1:
+        where = "first" if stage == 0 else "last"
+        yield f"{sharing.pp} pipeline stages under 1F1B, micro-batches are those of --grad-accum; the {where} stage is the fullest ({PARALLEL['pipeline']})"
 
 
 def _not_counted(setting: TrainSetting) -> Iterator[str]:
@@ -65,24 +117,32 @@ def _not_counted(setting: TrainSetting) -> Iterator[str]:
         yield "what DoRA keeps for its magnitudes beside LoRA is not counted: the activations are a lower bound"
 
 
-def _stages(whole: list[Moment], held: Standing, setting: TrainSetting, shares: Shares) -> Iterator[str]:
-    """All stages side by side, where several processes share the run."""
-    if shares.replicas > 1:
-        totals = []
-        for stage, name in enumerate(("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3 or FSDP")):
-            other = replace(shares, stage=stage, offload=frozenset())
-            most = max(moment.total_bytes for moment in shared(whole, held, setting, other))
-            totals.append(f"{name} {format_bytes(most)}")
-        yield f"each of {shares.replicas} GPUs, nothing offloaded: {', '.join(totals)}"
+def _offloaded(shares: Shares) -> Iterator[str]:
     if shares.offload:
         yield "what is offloaded takes as much host memory or disk, and time for the way there and back"
 
 
-def _said(stack: Stack | str) -> Iterator[str]:
+def _said(stack: Stack | str, setting: TrainSetting) -> Iterator[str]:
     if isinstance(stack, str):
         yield "not in the total: activations"
-    elif stack.kernel == "math":
+        return
+    if stack.inputs["attention_heads"].value:
+        yield f"the textbook's activations, (34·s·b·h + 5·b·s²·a)·l, would be {format_bytes(_textbook(stack, setting))} ({TEXTBOOK})"
+    if stack.kernel == "math":
         yield "attention by plain products: the fused kernels do not take float32 with grouped heads, so that scores are kept"
+
+
+def _textbook(stack: Stack, setting: TrainSetting) -> int:
+    sharing = setting.sharing
+    return textbook_activations(
+        sequence=stack.inputs["sequence_tokens"].value,
+        batch=setting.batch_size.value,
+        hidden=stack.inputs["hidden_size"].value,
+        heads=stack.inputs["attention_heads"].value * sharing.tp,
+        layers=stack.inputs["layers"].value * setting.in_flight,
+        tensor_parallel=sharing.tp,
+        sequence_parallel=sharing.sequence_parallel,
+    )
 
 
 def moments_of(held: Standing, stack: Stack | str, setting: TrainSetting) -> Iterator[Moment]:
@@ -125,15 +185,17 @@ def _backward(lasting: tuple[Component, ...], held: Standing, stack: Stack, sett
 
     if stack.loss is not None:
         logits = _part("logits", "Activation", stack, stack.loss.backward, stack.loss.source)
-        yield moment(grow.none(), kept + stack.around, Amount(), logits)
+        yield moment(grow.of(0), kept + stack.around, Amount(), logits)
         if setting.loss in ("full", "held"):
             head = Amount.of(stack.flow.head, "tokens", "vocab_size")
-            yield moment(grow.head(), kept + stack.around, head + stream + grow.cast_head())
+            yield moment(grow.of(grow.head_elements), kept + stack.around, head + stream + grow.cast_head())
     recomputed = stack.recomputed(setting)
     dequantized = Amount.of(2, "largest_matrix") if setting.is_prepared else Amount()
-    yield moment(grow.head(), kept + recomputed, layer.mlp_temporary + dequantized)
-    yield moment(grow.head(), kept + recomputed - layer.mlp, layer.attention_temporary + dequantized)
-    yield moment(grow.layers(), stack.one_saved(setting), layer.mlp_temporary + dequantized)
+    for whole, made in ((kept + recomputed, grow.head_elements), (stack.one_saved(setting), grow.upper_elements)):
+        yield moment(grow.of(made), whole, layer.mlp_temporary + dequantized)
+        after = grow.of(made + grow.of_one_layer(_MLP_ROLES))
+        yield moment(after, whole - layer.mlp, layer.mlp_temporary + stream.times(2) + dequantized)
+        yield moment(after, whole - layer.mlp, layer.attention_temporary + dequantized)
     if stack.flow.is_trained:
         yield moment(grow.whole(), Amount(), stream + grow.embedding())
 
@@ -147,17 +209,23 @@ class _Gradients:
         self._adds_up = setting.grad_accum > 1 or not stack.flow.is_trained
         self._is_tied = not any(one.role == "head" and one.is_matrix for one in held.trained)
 
-    def none(self) -> Component:
-        """Before the backward pass has made any."""
-        return self._of(0)
+    @property
+    def head_elements(self) -> int:
+        """Those of the head alone."""
+        return min(self._stack.head_elements, elements_of(self._held.trained))
 
-    def head(self) -> Component:
-        """That of the head alone."""
-        return self._of(self._stack.head_elements)
+    @property
+    def upper_elements(self) -> int:
+        """All but the embedding's own and those of the first layer, which backward reaches last."""
+        below = (0 if self._is_tied else self._embedding_elements()) + self.of_one_layer(None)
+        return max(0, elements_of(self._held.trained) - below)
 
-    def layers(self) -> Component:
-        """All but the embedding's own."""
-        return self._of(elements_of(self._held.trained) - (0 if self._is_tied else self._embedding_elements()))
+    def of_one_layer(self, roles: frozenset[str] | None) -> int:
+        """Elements that one layer trains: of these roles, or all."""
+        layers = self._stack.inputs["layers"].value
+        inner = (one for one in self._held.trained if one.role in roles) if roles else self._held.trained
+        found = sum(one.elements * one.count for one in inner if one.role not in ("embedding", "head"))
+        return found // max(1, layers)
 
     def whole(self) -> Component:
         """All of them."""
@@ -184,7 +252,8 @@ class _Gradients:
     def _embedding_elements(self) -> int:
         return sum(one.elements * one.count for one in self._held.trained if one.role == "embedding")
 
-    def _of(self, elements: int) -> Component:
+    def of(self, elements: int) -> Component:
+        """Gradients of so many elements."""
         if self._adds_up:
             return self._held.gradients
         inputs = {

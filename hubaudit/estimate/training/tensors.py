@@ -17,11 +17,12 @@ _HIDDEN_ROLES = frozenset({"attention", "mlp", "shared_expert", "state_space"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """``count`` trainable tensors of one shape; ``role`` is that of roles.toml, or ``adapter``."""
+    """``count`` trainable tensors of one shape; ``role`` is that of roles.toml, or ``adapter``. ``in_layers``: numbered, one for a layer or more."""
 
     role: str
     shape: tuple[int, ...]
     count: int
+    in_layers: bool = True
 
     @property
     def elements(self) -> int:
@@ -46,7 +47,9 @@ def whole_model(facts: ModelFacts) -> tuple[Trained, ...]:
 
 def trained_as(group: TensorGroup) -> Trained:
     """A group of stored tensors as trainable ones."""
-    return Trained(role=group.role, shape=group.logical_shape or group.shape, count=group.count)
+    return Trained(
+        role=group.role, shape=group.logical_shape or group.shape, count=group.count, in_layers="*" in group.pattern
+    )
 
 
 def elements_of(tensors: tuple[Trained, ...]) -> int:

@@ -46,11 +46,10 @@ def test_terms_of_zero() -> None:
     optimizer=st.sampled_from(["adamw", "adamw_8bit", "sgd"]),
 )
 def test_more_sharding_never_needs_more(gpus: int, batch: int, recipe: str, optimizer: str) -> None:
-    """ZeRO-3 ≤ ZeRO-2 ≤ ZeRO-1 ≤ ZeRO-0 on every GPU, and FSDP is ZeRO-3."""
+    """ZeRO-3 ≤ ZeRO-2 ≤ ZeRO-1 ≤ ZeRO-0 on every GPU."""
     asked = replace(BASE, gpus=gpus, batch_size=batch, recipe=recipe, optimizer=optimizer)
     totals = [estimate(facts_of(QWEN), replace(asked, zero=stage)).total_bytes for stage in range(4)]
     assert totals == sorted(totals, reverse=True)
-    assert estimate(facts_of(QWEN), replace(asked, fsdp=2)).total_bytes == totals[3]
 
 
 @given(gpus=st.integers(2, 64), offload=st.sampled_from(["optimizer", "all", "optimizer-nvme"]))
@@ -76,21 +75,64 @@ def test_formulas_of_shares() -> None:
 
 
 def test_all_stages_in_one_answer() -> None:
-    """One command names the bytes of every stage for N GPUs."""
-    said = estimate(facts_of(QWEN), replace(BASE, gpus=4)).assumptions
-    line = next(one for one in said if one.startswith("each of 4 GPUs"))
-    assert all(word in line for word in ("DDP", "ZeRO-1", "ZeRO-2", "ZeRO-3"))
+    """One command answers every stage for N GPUs: each row is what that stage alone answers, and its columns are its total."""
+    made = estimate(facts_of(QWEN), replace(BASE, gpus=4))
+    assert [one.name for one in made.stages] == ["ddp", "zero-1", "zero-2", "zero-3", "fsdp-1", "fsdp-2"]
+    asked = ({"zero": 0}, {"zero": 1}, {"zero": 2}, {"zero": 3}, {"fsdp": 1}, {"fsdp": 2})
+    for row, stage in zip(made.stages, asked, strict=True):
+        alone = estimate(facts_of(QWEN), replace(BASE, gpus=4, **stage))  # type: ignore[arg-type]
+        assert (row.total_bytes, row.high_bytes, row.gpus) == (alone.total_bytes, alone.high_bytes, 4)
+        columns = (
+            row.weights_bytes,
+            row.gradients_bytes,
+            row.optimizer_bytes,
+            row.activations_bytes,
+            row.buffers_bytes,
+        )
+        assert sum(columns) == row.total_bytes
+    assert estimate(facts_of(QWEN), BASE).stages == ()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_formulas_of_fsdp(version: int) -> None:
+    """Shards, gathered layers and gradients on their way agree with their formulas; a master copy is the shard itself."""
+    made = estimate(facts_of(QWEN), replace(BASE, gpus=3, fsdp=version))
+    ids = {part.id for part in made.components}
+    assert {"buckets", "gathered", "weights"} <= ids
+    assert "master_weights" not in ids
+    for item in made.components:
+        functions = {"min": min, "max": max, "ceil_div": lambda a, b: -(-a // b)}
+        assert eval(item.formula, {"__builtins__": {}}, {**functions, **item.inputs}) == item.bytes  # noqa: S307
+        assert {source.partition(":")[0] for source in item.sources} == {*item.inputs, "formula"}
+
+
+def test_one_process_of_fsdp_shards_nothing() -> None:
+    """With one GPU there is nothing to divide."""
+    assert estimate(facts_of(QWEN), replace(BASE, fsdp=2)) == estimate(facts_of(QWEN), BASE)
 
 
 @pytest.mark.parametrize(
     ("asked", "word"),
     [
-        ({"gpus": 4, "tp": 2}, "not estimated"),
-        ({"gpus": 4, "pp": 2}, "not estimated"),
         ({"gpus": 4, "zero": 1, "offload": "all"}, "ZeRO-3"),
+        ({"gpus": 4, "sequence_parallel": True}, "needs tensor parallel"),
+        ({"gpus": 4, "tp": 4}, "attention heads are no multiple"),
+        ({"gpus": 4, "cp": 2, "attention": "eager"}, "keeps no scores"),
+        ({"gpus": 64, "pp": 64}, "fewer layers"),
+        ({"gpus": 3, "cp": 2}, "no multiple"),
     ],
 )
 def test_what_is_not_estimated_is_refused(asked: dict[str, object], word: str) -> None:
     """Rather than ignored."""
     with pytest.raises(UsageError, match=word):
         estimate(facts_of(QWEN), replace(BASE, **asked))  # type: ignore[arg-type]
+
+
+def test_what_has_no_source_is_refused() -> None:
+    """Tensor parallel training of a state space, and of quantized weights."""
+    with pytest.raises(UsageError, match="has no source"):
+        estimate(facts_of("mamba-130m-hf"), replace(BASE, gpus=2, tp=2))
+    with pytest.raises(UsageError, match="has no source"):
+        estimate(
+            facts_of("llama-3.1-8b-bnb-int8"), replace(BASE, gpus=2, tp=2, recipe=None, lora=8, lora_targets="q_proj")
+        )

@@ -118,12 +118,12 @@ def test_the_twelve_linear_program() -> None:
     assert round((after + states) / mib, 2) == 194.06
 
 
-@pytest.mark.parametrize("name", ["mamba-130m-hf", "lfm2-1.2b", "qwen3-next-80b-a3b-instruct", "t5-small"])
-def test_what_is_not_modelled_is_left_out_with_a_reason(name: str) -> None:
+def test_what_is_not_modelled_is_left_out_with_a_reason() -> None:
     """States are estimated, activations are an omission that names what is not modelled, and no verdict can then say that it fits."""
-    made = estimate(facts_of(name), BASE)
+    facts = replace(facts_of(QWEN), model_type="rwkv")
+    made = estimate(facts, BASE)
     assert made.omitted[0].id == "activations"
-    assert made.omitted[0].reason
+    assert "rwkv" in made.omitted[0].reason
     assert any("not in the total" in line for line in made.assumptions)
 
 

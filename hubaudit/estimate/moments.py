@@ -1,4 +1,4 @@
-"""Moments of a step: what is alive together, and which moment is the worst."""
+"""Moments of a run: what is alive together, and which moment is the worst."""
 
 from __future__ import annotations
 
