@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hubaudit.estimate.activations import decode_activations, layer_activations, logits, matrix_activations
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from hubaudit.estimate.quantized_weights import Split
     from hubaudit.estimate.setting import Setting
-    from hubaudit.types import Estimate, LayerSpec, ModelFacts
+    from hubaudit.types import CacheTensor, Estimate, LayerSpec, ModelFacts
 
 _TABLES = "2 * layers * max_positions * head_dim * dtype_bits // 8"
 _NO_CACHE = "the cache's layout is not known"
@@ -105,9 +106,14 @@ def _caches(facts: ModelFacts, setting: Setting, *, at_prefill: bool = False) ->
 
 
 def _without_windows(layer: LayerSpec) -> LayerSpec:
-    if all(tensor.window_tokens is None for tensor in layer.tensors):
-        return layer
-    return replace(layer, tensors=tuple(replace(tensor, window_tokens=None) for tensor in layer.tensors))
+    tensors = _unwindowed(layer.tensors)
+    return layer if tensors == layer.tensors else replace(layer, tensors=tensors)
+
+
+@lru_cache(maxsize=256)
+def _unwindowed(tensors: tuple[CacheTensor, ...]) -> tuple[CacheTensor, ...]:
+    """Layers of one kind have equal tensors, so a plan asks for few different ones."""
+    return tuple(replace(tensor, window_tokens=None) for tensor in tensors)
 
 
 def _largest_layer(facts: ModelFacts, setting: Setting) -> int:
