@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from fixture_models import ROOT
+from shapes import SHAPES
 
 import hubaudit
 from hubaudit import HubauditError, Report, Workload, audit, to_wire
+from hubaudit.types import Hardware
 
 
 def test_the_readmes_example() -> None:
@@ -20,6 +22,19 @@ def test_the_readmes_example() -> None:
     assert report.facts.parameters.total == 494_032_768
     assert report.estimate.total_bytes == sum(part.bytes for part in report.estimate.components)
     assert to_wire(report)["subject"]["repo_id"] == "Qwen/Qwen2-0.5B-Instruct"
+
+
+@pytest.mark.parametrize("name", sorted(SHAPES.keys() - {"broken gguf"}))
+def test_every_shape_is_judged(name: str, tmp_path: Path) -> None:
+    """On one device and on two, for inference and for the cache alone: a verdict, or a reason why there is none."""
+    for path, content in SHAPES[name].items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+    devices = tuple(Hardware(name="a card", usable_bytes=8 * 2**30, count=count) for count in (1, 2))
+    for mode in ("infer", "kv"):
+        report = audit(str(tmp_path), mode=mode, hardware=devices)
+        assert len(report.fit) == 2
+        assert all(one.verdict == "fits" or one.reason for one in report.fit)
 
 
 def test_errors_carry_message_hint_and_code() -> None:

@@ -137,7 +137,8 @@ def _as_its_format_runs(facts: ModelFacts, workload: Workload, assumptions: list
     """GGUF is llama.cpp's own format: transformers would unpack it first, which is what another repository holds already."""
     if facts.format != "gguf":
         return workload
-    if workload.dtype is not None:
+    own, _ = load_choice(facts, replace(workload, dtype=None), [])
+    if workload.dtype is not None and dtype_named(workload.dtype) != own:
         raise UsageError("the weights of a GGUF file stay as they are stored", hint="leave out --dtype")
     if workload.runtime != "transformers":
         return workload

@@ -30,6 +30,7 @@ KINDS: dict[Category, str] = {
 _POINTS = 32
 _TOKENS_WITHOUT_LIMIT = 131_072
 _BATCH = 16
+_STEPS_SHOWN = 4
 _MOST = 2**20
 
 
@@ -122,6 +123,9 @@ def _context(report: Report) -> Curve:
     new = 0 if is_training else workload.new_tokens or 0
     asked = (workload.sequence_tokens if is_training else (workload.prompt_tokens or 1) + new) or 1
     most = max(positions or min(_MOST, max(4 * asked, _TOKENS_WITHOUT_LIMIT)), asked)
+    if is_training:  # a step grows so fast that a model's whole context would leave nothing to see of what was asked and of what fits
+        found = [fit.max_context for fit in report.fit if fit.max_context is not None and _is_drawn(report, fit)]
+        most = min(most, max(_STEPS_SHOWN * asked, *(number * 5 // 4 for number in found), 2))
 
     def at(tokens: int) -> Workload:
         if is_training:

@@ -24,6 +24,8 @@ _GIB, _MIB = 2**30, 2**20
 #: A device that has more than so many times what is needed is named, and not drawn to scale.
 _FAR = 3
 _DASHES = "6 4"
+#: Width of a bold letter of the labels, and how far a curve must rise within a label's length to leave room beneath it.
+_LETTER, _STEEP = 6.6, 40
 
 
 def bars_panel(pictured: Pictured, top: float) -> tuple[list[str], float]:
@@ -32,7 +34,8 @@ def bars_panel(pictured: Pictured, top: float) -> tuple[list[str], float]:
     most = max(bar.total_bytes for bar in bars)
     near = sorted((limit for limit in pictured.limits if limit.bytes <= _FAR * most), key=lambda limit: limit.bytes)
     axis = Axis(most=1.02 * max([most, *(limit.bytes for limit in near)]), start=_LEFT, end=_RIGHT)
-    drawn = [text(0, top + 14, "Memory by precision of the weights", size=14, bold=True)]
+    heading = "Memory by precision of the weights" if len(bars) > 1 else "Memory by what it is for"
+    drawn = [text(0, top + 14, heading, size=14, bold=True)]
     first = top + 30 + _LABEL * len(near)
     bottom = first + len(bars) * (_BAR + _GAP)
     drawn += _grid_across(axis, first - 4, bottom)
@@ -104,8 +107,10 @@ def curve_panel(curve: Curve, limits: tuple[Limit, ...], top: float) -> tuple[li
     drawn.append(area(band, "Parameter"))
     drawn.append(path([(across.at(x), up.at(middle)) for x, _, middle, _ in curve.points], "Parameter"))
     drawn += _limits_along(near, up)
-    drawn += [part for stop in curve.stops if limits[stop.limit] in near for part in _stop(stop, limits, across, up)]
-    drawn += _asked(curve, across, up)
+    shown = [stop for stop in curve.stops if limits[stop.limit] in near]
+    drawn += [part for stop in shown for part in _stop(stop, limits, across, up)]
+    marks = [(across.at(stop.value), up.at(limits[stop.limit].bytes), len(_stop_words(stop))) for stop in shown]
+    drawn += _asked(curve, across, up, marks)
     middle = (_CURVE_LEFT + _CURVE_RIGHT) / 2
     drawn.append(text(middle, bottom + 32, curve.name, size=11, role="dim", anchor="middle"))
     drawn += _far(limits, near, _CURVE_LEFT, bottom + 48)
@@ -137,14 +142,13 @@ def _stop(stop: Stop, limits: tuple[Limit, ...], across: Axis, up: Axis) -> list
     """The last number that fits: a mark on the device's line, and the number beside it."""
     x, y = across.at(stop.value), up.at(limits[stop.limit].bytes)
     is_right = x > (_CURVE_LEFT + _CURVE_RIGHT) / 2
-    words = f"fits up to {stop.value:,}"
     return [
         line(x, y, x, up.start, "limit", dashes="2 3"),
         dot(x, y, "limit"),
         text(
             x - 8 if is_right else x + 8,
-            y - 8 if is_right else y + 16,
-            words,
+            y - 8 if is_right else min(y + 16, up.start - 4),
+            _stop_words(stop),
             size=11,
             anchor="end" if is_right else "start",
             bold=True,
@@ -152,11 +156,22 @@ def _stop(stop: Stop, limits: tuple[Limit, ...], across: Axis, up: Axis) -> list
     ]
 
 
-def _asked(curve: Curve, across: Axis, up: Axis) -> list[str]:
-    """The number that was asked for, on the curve."""
-    middle = _between(curve, curve.asked)
-    x, y = across.at(curve.asked), up.at(middle)
-    return [dot(x, y, "Parameter"), text(x + 7, y + 15, f"asked: {curve.asked:,}", size=11, role="dim")]
+def _stop_words(stop: Stop) -> str:
+    return f"fits up to {stop.value:,}"
+
+
+def _asked(curve: Curve, across: Axis, up: Axis, marks: list[tuple[float, float, int]]) -> list[str]:
+    """The number that was asked for, on the curve; its words go above the axis, and to the right of a mark's words on the same height."""
+    x, y = across.at(curve.asked), up.at(_between(curve, curve.asked))
+    at, height = x + 7, y + 15
+    if height > up.start - 4:  # it lies low: beneath a steep curve there is room for words, above a flat one too
+        beyond = up.at(_between(curve, min(curve.asked + curve.points[-1][0] // 6, curve.points[-1][0])))
+        height = up.start - 4 if y - beyond > _STEEP else y - 26
+    for mark, line_height, letters in marks:
+        words = (mark + 8, min(line_height + 16, up.start - 4))
+        if abs(words[1] - height) < _LABEL and words[0] - 90 < at < words[0] + _LETTER * letters:
+            at = words[0] + _LETTER * letters + 10
+    return [dot(x, y, "Parameter"), text(at, height, f"asked: {curve.asked:,}", size=11, role="dim")]
 
 
 def _between(curve: Curve, value: int) -> float:

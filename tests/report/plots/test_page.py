@@ -137,3 +137,19 @@ def test_ticks_are_few_and_round(most: int, is_binary: bool) -> None:
         assert ticks[-1] <= most
         assert len(ticks) <= 9
         assert len({after - before for before, after in pairwise(ticks)}) <= 1
+
+
+def test_a_training_picture_shows_where_it_stops() -> None:
+    """Tokens go up to a few times what was asked and what fits, not to the model's whole context, and the labels stay above the axis."""
+    report = report_on("llama-3.1-8b", "4090", mode="train", lora=16)
+    context = pictured(report).curves[0]
+    (fit,) = report.fit
+    assert fit.max_context is not None
+    assert context.points[-1][0] == max(4 * context.asked, fit.max_context * 5 // 4)
+    words = {
+        "".join(part.itertext()): float(part.attrib["y"])
+        for part in ET.fromstring(to_svg([report])).iter(f"{NAMESPACE}text")  # noqa: S314 - our own text
+    }
+    axis = words["tokens a sequence"] - 32
+    assert words[f"asked: {context.asked:,}"] < axis
+    assert words[f"fits up to {fit.max_context:,}"] < axis
