@@ -15,6 +15,7 @@ from shapes import (
     BASE,
     GGUF_PARAMETERS,
     LLAMA_GGUF,
+    MODEL,
     SHAPES,
     Files,
     adapter,
@@ -297,6 +298,32 @@ def test_an_adapter_lies_on_its_base(ending: str, local_hub: LocalHub) -> None:
     assert sizes["weights"] == 2 * PARAMETERS
     assert sizes["adapters"] == 4 * ADAPTER_PARAMETERS
     assert "kv_cache" in sizes
+
+
+def test_an_adapter_on_a_quantized_base(tmp_path: Path) -> None:
+    """The base stays packed, the adapter lies on it in fp32, both counts are logical ones, and the report says what it lies on."""
+    packed = {
+        name: row for name, row in MODEL.items() if not name.endswith("down_proj.weight")
+    } | {
+        f"model.layers.{n}.mlp.down_proj.{part}": row
+        for n in range(4)
+        for part, row in (("weight", ("I8", (32, 64))), ("SCB", ("F32", (32,))))
+    }  # fmt: skip
+    config = {
+        **json.loads(BASE["config.json"]),
+        "quantization_config": {"quant_method": "bitsandbytes", "load_in_8bit": True},
+    }
+    lay_out({"config.json": as_json(config), "model.safetensors": safetensors(packed)}, tmp_path / "base")
+    report = audit_snapshot(
+        fetch(lay_out(adapter(str(tmp_path / "base")), tmp_path / "adapter"), offline=True), Workload()
+    )
+    facts, sizes = report.facts, {part.id: part.bytes for part in report.estimate.components}
+    assert total(facts) == PARAMETERS + ADAPTER_PARAMETERS
+    in_int8 = 4 * 32 * 64
+    assert sizes["weights"] == 2 * (PARAMETERS - in_int8) + in_int8 + 4 * 4 * 32
+    assert sizes["adapters"] == 4 * ADAPTER_PARAMETERS
+    assert facts.resident_bytes == sizes["weights"] + sizes["adapters"]
+    assert any("a base quantized by bitsandbytes" in gap for gap in facts.missing)
 
 
 def test_copies_and_replacements(local_hub: LocalHub) -> None:
