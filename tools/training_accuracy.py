@@ -33,13 +33,18 @@ torchtune, Unsloth and axolotl are not in this table yet: most are reserved memo
 
 def page() -> str:
     """The page as it should be."""
-    published = tomllib.loads((ROOT / "fixtures" / "published" / "rtx4080.toml").read_text(encoding="utf-8"))
-    rows = [_row(run, published["config"][run["model"]]) for run in published["run"]]
+    rows = [_row(*one) for one in compared()]
     source = "github.com/DaoyuanLi2816/can-i-finetune-this (MIT), benchmarks/results"
     return _HEAD.format(source=source) + "".join(rows) + _TAIL
 
 
-def _row(run: dict[str, Any], config: dict[str, Any]) -> str:
+def compared() -> list[tuple[str, float, float, int]]:
+    """For each published run its name, the GiB measured and estimated, and the percent within which they should lie."""
+    published = tomllib.loads((ROOT / "fixtures" / "published" / "rtx4080.toml").read_text(encoding="utf-8"))
+    return [_compared(run, published["config"][run["model"]]) for run in published["run"]]
+
+
+def _compared(run: dict[str, Any], config: dict[str, Any]) -> tuple[str, float, float, int]:
     snapshot = RepoSnapshot(
         repo_id=run["model"], revision=None, commit=None, source="local", configs={"config.json": config}
     )
@@ -62,12 +67,16 @@ def _row(run: dict[str, Any], config: dict[str, Any]) -> str:
     )
     context = sum(part.bytes for part in made.components if part.category == "Context")
     ours, theirs = (made.total_bytes - context) / GIB, run["max_allocated_gib"]
-    error = 100 * (ours / theirs - 1)
     limit = 1 if run["gradient_checkpointing"] else 2
     name = (
         f"{run['model'].removeprefix('Qwen/')} {run['method']}, {run['sequence_tokens']} tokens × {run['batch_size']}"
     )
     name += "" if run["gradient_checkpointing"] else ", no checkpointing"
+    return name, theirs, ours, limit
+
+
+def _row(name: str, theirs: float, ours: float, limit: int) -> str:
+    error = 100 * (ours / theirs - 1)
     return f"| {name} | {theirs:.3f} | {ours:.3f} | {error:+.2f} % | {'yes' if abs(error) <= limit else 'no'} |\n"
 
 

@@ -91,6 +91,10 @@ def _notes(made: Measurement) -> Iterator[str]:
             "allocated and reserved are those storages as CUDA's caching allocator would round and keep them; exact and formula are "
             "without what CUDA alone takes (context, workspaces, kernels' scratch)"
         )
+        if made.workload.quant:
+            notes.append(
+                "bitsandbytes' CPU kernels unpack weights inside an operator, which is not seen, and exact is without it too"
+            )
         if made.workload.attention != "eager":
             notes.append(
                 "the CPU's fused attention is not always the kernel that CUDA takes; --attention eager is the same on both"
