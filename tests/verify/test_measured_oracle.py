@@ -88,7 +88,7 @@ def test_measured_exact_and_formula(model: str, name: str) -> None:
             assert figure.formula_error == pytest.approx(0, abs=0.5), figure
 
 
-@pytest.mark.parametrize(("model", "name"), [("dense", "generate"), ("mamba", "train")])
+@pytest.mark.parametrize(("model", "name"), [("dense", "generate"), ("mixture", "train")])
 def test_the_records_are_still_what_is_measured(model: str, name: str) -> None:
     """A sample of fixtures/measured/cpu.jsonl, measured again: every figure is the same."""
     made = CPU.measured(model, CPU.workload(name), with_exact=False)
