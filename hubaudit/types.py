@@ -636,7 +636,7 @@ class ExactMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One audit, whole."""
+    """One audit, whole. ``exact_unknown`` says why exact mode, where it was asked for, has no answer for this model."""
 
     subject: Subject
     facts: ModelFacts
@@ -646,3 +646,4 @@ class Report:
     fit: tuple[Fit, ...] = ()
     findings: tuple[Finding, ...] = ()
     exact: ExactMemory | None = None
+    exact_unknown: str | None = None

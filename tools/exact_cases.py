@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-BATCH, TOKENS, LAYERS = 2, 256, 4
+BATCH, TOKENS = 2, 256
+_DEPTHS = (2, 3, 4, 5, 6, 8, 12)
+_DEPTH_NAMES = (
+    "num_hidden_layers",
+    "n_layer",
+    "n_layers",
+    "num_layers",
+    "encoder_layers",
+    "decoder_layers",
+    "num_decoder_layers",
+)
+_KIND_NAMES = ("layer_types", "mlp_layer_types", "layers_block_type", "hybrid_override_pattern")
 _CLASSES = {
     "causal": "AutoModelForCausalLM",
     "seq2seq": "AutoModelForSeq2SeqLM",
@@ -56,18 +67,40 @@ def model(case: Case) -> Any:
 
 
 def _config(model_type: str) -> Any:
+    """The class's own defaults, with the fewest layers, from 2 on, among which there is one of every kind."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    config = CONFIG_MAPPING[model_type]()
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    if not getattr(text, "layer_types", None):
-        for name in ("num_hidden_layers", "n_layer", "n_layers"):
-            if isinstance(getattr(text, name, None), int) and getattr(text, name) > LAYERS:
-                _assign(text, name, LAYERS)
+    cls = CONFIG_MAPPING[model_type]
+    whole = cls()
+    found = next((one for depth in _DEPTHS if (one := _shallow(cls, whole, depth)) is not None), whole)
     for name in ("pad_token_id", "decoder_start_token_id"):
-        if getattr(config, name, None) is None:
-            _assign(config, name, 0)
-    return config
+        if getattr(found, name, None) is None:
+            _assign(found, name, 0)
+    return found
+
+
+def _shallow(cls: Any, whole: Any, depth: int) -> Any:
+    """The config with so many layers; ``None`` where it allows none such or a kind of layer would be gone."""
+    text = _text(whole)
+    fewer = {name: min(depth, value) for name in _DEPTH_NAMES if isinstance(value := getattr(text, name, None), int)}
+    section = next((name for name in getattr(whole, "sub_configs", ()) if getattr(whole, name, None) is text), None)
+    try:
+        made = cls(**(fewer if section is None else {section: fewer}))
+        is_whole = _kinds(_text(made)) == _kinds(text)
+    except Exception:  # noqa: BLE001 - a config class may refuse in any way
+        return None
+    return made if is_whole else None
+
+
+def _text(config: Any) -> Any:
+    try:
+        return config.get_text_config(decoder=True)
+    except (AttributeError, ValueError):  # it has none, or several
+        return config
+
+
+def _kinds(text: Any) -> list[set[str]]:
+    return [set(getattr(text, name, None) or ()) for name in _KIND_NAMES]
 
 
 def _assign(config: Any, name: str, value: int) -> None:

@@ -1,22 +1,28 @@
 """Exact mode against torch's own CUDA build, over the model types of transformers: recorded on the stub device, compared anywhere.
 
-STUB/run -m tools.exact_survey record [SECONDS]   append to fixtures/exact/survey.jsonl what is not recorded yet (STUB: tools/stub_driver)
+STUB/run -m tools.exact_survey record [SECONDS]   append to fixtures/exact/survey.jsonl what is not recorded yet (STUB: tools/stub_driver),
+                                                  and trace it too, as compare does
 python -m tools.exact_survey compare [SECONDS]    trace what is recorded, append to fixtures/exact/survey_traced.jsonl
+python -m tools.exact_survey again [SECONDS]      trace anew what is not equal
 python -m tools.exact_survey table                write docs/exact.md's table from both
 
-Model types come in a shuffled order that never changes, so that a part of the survey is a fair sample. Each case runs in a process of its own.
+Model types come in a shuffled order that never changes, so that a part of the survey is a fair sample. Each case runs in a process of its own,
+forked from one that holds what all of them import.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import random
 import resource
+import signal
 import sys
 import time
 import warnings
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +36,8 @@ RECORDED = _ROOT / "fixtures" / "exact" / "survey.jsonl"
 TRACED = _ROOT / "fixtures" / "exact" / "survey_traced.jsonl"
 PAGE = _ROOT / "docs" / "exact.md"
 _CPU_SECONDS = 90
+_ANSWER_SECONDS = 300
+_STUB_BYTES = 2**44
 _CAPABILITY = "8.0"
 _BEGIN, _END = "<!-- survey -->\n", "<!-- end of survey -->\n"
 Marks = list[list[Any]]
@@ -63,12 +71,14 @@ def traced(case: Case) -> Marks:
     """The same, by exact mode."""
     from hubaudit.exact.device import blas_policy, device_of_capability
     from hubaudit.exact.emulation import as_on_cuda
+    from hubaudit.exact.grouped import overrides
     from hubaudit.exact.replay import replay
     from hubaudit.exact.tracer import Tracer
 
     device = device_of_capability(_CAPABILITY)
     built = model(case)
     tracer = Tracer("meta", device)
+    tracer.overrides.update(overrides())
     with as_on_cuda(device), tracer:
         tracer.hold(built.parameters())
         tracer.hold(built.buffers())
@@ -88,35 +98,62 @@ def read(path: Path) -> dict[Case, dict[str, Any]]:
     return {Case(row["model_type"], row["kind"], row["task"]): row for row in rows}
 
 
-def fill(path: Path, wanted: Iterable[Case], answer: Callable[[Case], Marks], seconds: float) -> None:
-    """Append a row for every case that has none yet, until the time is over."""
-    done, end = read(path), time.monotonic() + seconds
+def fill(wanted: Iterable[Case], answers: dict[Path, Callable[[Case], Marks]], seconds: float) -> None:
+    """Append a row to each file for every case, until the time is over."""
+    end = time.monotonic() + seconds
     for case in wanted:
         if time.monotonic() > end:
             return
-        if case not in done:
-            row = {**case._asdict(), **_apart(partial(answer, case))}
+        rows = _apart([partial(answer, case) for answer in answers.values()])
+        for path, row in zip(answers, rows, strict=True):
             with path.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(row) + "\n")
+                stream.write(json.dumps({**case._asdict(), **row}) + "\n")
 
 
-def _apart(answer: Callable[[], Marks]) -> dict[str, Any]:
-    """An answer, or the error in one line, from a process of its own that may crash or run too long."""
+def _apart(answers: list[Callable[[], Marks]]) -> list[dict[str, Any]]:
+    """Answers, or the error of each in one line, from a process of its own that may crash or run too long."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_CPU, (_CPU_SECONDS, _CPU_SECONDS))
-        try:
-            result: dict[str, Any] = {"marks": answer()}
-        except BaseException as error:  # noqa: BLE001 - any end is a row
-            result = {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"}
-        os.write(writing, json.dumps(result).encode())
+        signal.alarm(_ANSWER_SECONDS)
+        for answer in answers:
+            os.write(writing, json.dumps(_answered(answer)).encode() + b"\n")
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as stream:
-        text = stream.read()
+        rows = [json.loads(line) for line in stream]
     os.waitpid(child, 0)
-    return dict(json.loads(text)) if text else {"error": "it crashed or took too long"}
+    return rows + [{"error": "it crashed or took too long"}] * (len(answers) - len(rows))
+
+
+def _answered(answer: Callable[[], Marks]) -> dict[str, Any]:
+    try:
+        return {"marks": answer()}
+    except BaseException as error:  # noqa: BLE001 - any end is a row
+        return {"error": f"{type(error).__name__}: {' '.join(str(error).split())[:160]}"}
+
+
+def _prepared() -> None:
+    """Import what every case needs, so that none of them has to: the forward pass of a small model asks for most of it."""
+    sys.modules["torchao"] = None  # type: ignore[assignment]  # as if it were not installed: it asks the device while it is imported
+    import torch
+    import transformers
+
+    for name in ("emulation", "replay", "tracer", "scenario"):
+        import_module(f"hubaudit.exact.{name}")
+
+    transformers.logging.set_verbosity_error()
+    with torch.device("meta"):
+        config = transformers.LlamaConfig(
+            hidden_size=8, intermediate_size=8, num_attention_heads=1, num_hidden_layers=1
+        )
+        one = transformers.AutoModelForCausalLM.from_config(config)
+        torch.optim.AdamW(one.parameters(), fused=True)
+        transformers.AutoModelForSeq2SeqLM, transformers.AutoModelForMaskedLM  # noqa: B018 - imported when they are named
+        with torch.no_grad():
+            one(input_ids=torch.zeros(1, 4, dtype=torch.long))
+    gc.collect()
 
 
 def table(recorded: dict[Case, dict[str, Any]], ours: dict[Case, dict[str, Any]]) -> Iterator[str]:
@@ -153,14 +190,22 @@ def main(words: list[str]) -> None:
         after = rest.partition(_END)[2]
         PAGE.write_text(before + _BEGIN + "".join(table(read(RECORDED), read(TRACED))) + _END + after, encoding="utf-8")
         return
-    import transformers
-
-    transformers.logging.set_verbosity_error()
+    os.environ.setdefault("STUB_MEMORY_BYTES", str(_STUB_BYTES))
+    _prepared()
+    recorded, done = read(RECORDED), read(TRACED)
     if words[0] == "record":
-        fill(RECORDED, shuffled(), reported, seconds)
+        wanted = [case for case in shuffled() if case not in recorded]
+        answers: dict[Path, Callable[[Case], Marks]] = {RECORDED: reported, TRACED: traced}
     else:
-        recorded = read(RECORDED)
-        fill(TRACED, [case for case in recorded if "marks" in recorded[case]], traced, seconds)
+        ran = [case for case in recorded if "marks" in recorded[case]]
+        is_again = words[0] == "again"
+        wanted = [
+            case
+            for case in ran
+            if case not in done or (is_again and done[case].get("marks") != recorded[case]["marks"])
+        ]
+        answers = {TRACED: traced}
+    fill(wanted, answers, seconds)
 
 
 if __name__ == "__main__":

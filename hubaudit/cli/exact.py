@@ -71,16 +71,22 @@ def chosen(*, wanted: bool, timeline: str | None, memory_snapshot: str | None, r
 
 
 def with_exact(snapshot: RepoSnapshot, report: Report, choice: ExactChoice) -> Report:
-    """The report with its exact part, and the files written that were asked for.
+    """The report with its exact part, or with the reason why this model has none, and the files written that were asked for.
 
     Raises:
-        HubauditError: exact mode cannot answer, or a file cannot be written.
+        HubauditError: what was asked for is outside exact mode, a library is missing, or a file was asked for that cannot be written.
     """
+    from hubaudit.errors import CannotAuditError
     from hubaudit.exact.auditing import exact_audit
     from hubaudit.exact.settings import parse_settings
 
     conf = os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get(_CONF, "")
-    made = exact_audit(snapshot, report, parse_settings(conf))
+    try:
+        made = exact_audit(snapshot, report, parse_settings(conf))
+    except CannotAuditError as error:
+        if choice.timeline or choice.memory_snapshot:
+            raise
+        return replace(report, exact_unknown=error.message)
     if choice.timeline is not None:
         from hubaudit.exact.timeline import to_html, to_svg
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hubaudit.errors import CannotAuditError, HubauditError, UsageError
 from hubaudit.exact.device import Device, blas_policy, device_named, device_of_capability
-from hubaudit.exact.plan import plan_of
+from hubaudit.exact.plan import of_checkpoint, plan_of
 from hubaudit.exact.replay import Replay, replay, smallest_capacity
 from hubaudit.types import Component, Estimate, ExactFit, ExactMemory, ExactPhase, Omission
 
@@ -62,10 +62,10 @@ def exact_audit(snapshot: RepoSnapshot, report: Report, settings: AllocatorSetti
         HubauditError: the libraries are missing, the workload is outside exact mode, or the model cannot be built or run on fake tensors.
     """
     _need_libraries()
-    plan = plan_of(report.workload)
     config = snapshot.configs.get("config.json")
     if not config:
         raise CannotAuditError("exact mode needs the repository's config.json, which it does not have")
+    plan = of_checkpoint(plan_of(report.workload), config)
     devices = [device_named(one.hardware.name) for one in report.fit]
     device = next((one for one in devices if one is not None), None) or device_of_capability(_DEFAULT_CAPABILITY)
     import torch
@@ -150,6 +150,11 @@ def _notes(config: object, plan: Plan, device: Device) -> tuple[str, ...]:
     if isinstance(config, dict) and any("expert" in name for name in config):
         notes.append(
             "experts get their tokens as transformers' grouped product does, whose memory does not depend on the routing"
+        )
+    if plan.quant == "int8":
+        notes.append(
+            "8-bit products: no column of inputs holds outliers. While a product runs, each column that does takes 2 bytes a token and up to 9 "
+            "bytes an output row more, and the first of them one more copy of the result"
         )
     if plan.mode == "train" and plan.grad_accum > 2:
         notes.append(f"2 of {plan.grad_accum} batches of a step were traced; the others are as the second")

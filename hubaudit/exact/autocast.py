@@ -6,7 +6,7 @@ casts of one call are made last argument first, as C++ evaluates them, so that t
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +14,7 @@ import torch.nn.functional as F  # noqa: N812 - as everybody calls it
 from torch.overrides import TorchFunctionMode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -76,6 +77,7 @@ _NLL_ARGUMENTS = ("weight", "ignore_index", "reduction")
 class Autocast(TorchFunctionMode):  # type: ignore[misc]
     """As ``torch.autocast("cuda", dtype)``. Weights are cast once and kept until the outermost context ends."""
 
+    _paused: int = 0
     _stack: list[Autocast] = []  # noqa: RUF012 - shared on purpose: contexts nest
     _copies: dict[int, tuple[Any, Any]] = {}  # noqa: RUF012
 
@@ -86,7 +88,17 @@ class Autocast(TorchFunctionMode):  # type: ignore[misc]
     @classmethod
     def current(cls) -> Autocast | None:
         """The innermost context."""
-        return cls._stack[-1] if cls._stack else None
+        return cls._stack[-1] if cls._stack and not cls._paused else None
+
+    @classmethod
+    @contextmanager
+    def paused(cls) -> Iterator[None]:
+        """As ``torch.autocast(..., enabled=False)``."""
+        Autocast._paused += 1
+        try:
+            yield
+        finally:
+            Autocast._paused -= 1
 
     @classmethod
     def copies(cls) -> list[Any]:
@@ -122,6 +134,8 @@ class Autocast(TorchFunctionMode):  # type: ignore[misc]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if Autocast._paused:
+            return func(*args, **kwargs)
         if func in _LOWERED:
             args, kwargs = self.lowered(args, kwargs)
         elif func is F.cross_entropy and args[0].dtype in _HALF:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 _AUTO = ("AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForMaskedLM", "AutoModel")
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+_LEFT_OUT = ("auto_map", "torch_dtype", "dtype", "quantization_config")
 _ATTENTION = {"sdpa": "sdpa", "eager": "eager"}
 
 
@@ -76,12 +77,7 @@ def build(config: Mapping[str, Any], dtype: str, attention: str) -> Any:
         raise CannotAuditError(
             f"exact mode knows the kernels of {' and '.join(_ATTENTION)} attention, not of {attention}"
         )
-    if config.get("quantization_config"):
-        raise CannotAuditError(
-            "exact mode does not load checkpoints that are quantized already",
-            hint="without --exact the estimate is by formula",
-        )
-    plain = {name: value for name, value in config.items() if name not in ("auto_map", "torch_dtype", "dtype")}
+    plain = {name: value for name, value in config.items() if name not in _LEFT_OUT}
     try:
         made = CONFIG_MAPPING[config["model_type"]].from_dict(plain)
         with torch.device("meta"):

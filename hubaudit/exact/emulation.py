@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -36,6 +36,10 @@ def _replacements(device: Device) -> Iterator[tuple[Any, str, Any]]:
     yield F, "scaled_dot_product_attention", partial(_attention, device)
     yield F, "dropout", partial(_dropout, F.dropout)
     yield torch.cuda, "empty_cache", _empty_cache
+    yield torch, "tensor", _recorded(torch.tensor)
+    yield torch, "as_tensor", _recorded(torch.as_tensor)
+    yield torch, "autocast", _autocast(torch.autocast)
+    yield torch.Tensor, "__setitem__", _setter(torch.Tensor.__setitem__)
     for owner in (foreach_utils, optimizers):
         for name in ("_get_foreach_kernels_supported_devices", "_get_fused_kernels_supported_devices"):
             if hasattr(owner, name):
@@ -56,6 +60,44 @@ def _dropout(
     if not training or p == 0.0:
         return plain(input, p, training, inplace)
     return torch.native_dropout(input, p, True)[0]
+
+
+def _autocast(plain: Any) -> Callable[..., Any]:
+    """``torch.autocast``, which knows no meta device: there it pauses ours, or leaves it as it is."""
+
+    def context(device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: Any = None) -> Any:
+        if device_type != "meta":
+            return plain(device_type, dtype, enabled, cache_enabled)
+        return nullcontext() if enabled else Autocast.paused()
+
+    return context
+
+
+def _recorded(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """A constructor from the host's values, which no dispatch mode sees on the meta device."""
+
+    def construct(*args: Any, **kwargs: Any) -> Any:
+        made, tracer = plain(*args, **kwargs), current()
+        if tracer is not None:
+            tracer.hold((made,))
+        return made
+
+    return construct
+
+
+def _setter(plain: Callable[..., None]) -> Callable[..., None]:
+    """``tensor[key] = number`` as CUDA does it: filled with a number of the host, where other devices get a tensor of their own for it."""
+
+    def set_item(tensor: Any, key: Any, value: Any) -> None:
+        if isinstance(value, (bool, int, float)) and tensor.device.type == "meta":
+            if isinstance(key, torch.Tensor) and key.dtype == torch.bool:
+                tensor.masked_fill_(key.reshape(*key.shape, *(1,) * (tensor.dim() - key.dim())), value)
+                return
+            if not any(isinstance(part, torch.Tensor) for part in (key if isinstance(key, tuple) else (key,))):
+                value = torch.tensor(value, dtype=tensor.dtype, device="cpu")
+        plain(tensor, key, value)
+
+    return set_item
 
 
 def _empty_cache() -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
-from hubaudit.errors import UsageError
+from hubaudit.errors import CannotAuditError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hubaudit.types import Workload
 
 _PLAIN_RECIPES = ("fp32", "bf16", "fp16")
+_SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _AMP_RECIPES = {"amp": "bf16", "amp-fp16": "fp16"}
 
 
@@ -18,7 +21,7 @@ _AMP_RECIPES = {"amp": "bf16", "amp-fp16": "fp16"}
 class Plan:
     """A run: ``tokens`` are the prompt's, or a training sequence's.
 
-    ``quant`` is ``nf4``, ``fp4`` or ``None``; ``autocast`` the type of a mixed-precision step. ``holds_outputs``: the outputs live on
+    ``quant`` is ``nf4``, ``fp4``, ``int8`` or ``None``, ``skipped_modules`` what of a checkpoint is left out of it; ``autocast`` the type of a mixed-precision step. ``holds_outputs``: the outputs live on
     through the backward pass, as in loops that keep them in a variable. ``upcasts_base``: peft's prepare_model_for_kbit_training runs.
     """
 
@@ -30,6 +33,9 @@ class Plan:
     attention: str = "sdpa"
     quant: str | None = None
     double_quant: bool = False
+    compute_dtype: str = "bf16"
+    skipped_modules: tuple[str, ...] = ()
+    outlier_threshold: float = 6.0
     autocast: str | None = None
     optimizer: str = "adamw"
     steps: int = 2
@@ -90,11 +96,42 @@ def plan_of(workload: Workload) -> Plan:
     )
 
 
+def of_checkpoint(plan: Plan, config: Mapping[str, Any]) -> Plan:
+    """The plan with what the checkpoint's own ``quantization_config`` says, where it has one.
+
+    Raises:
+        CannotAuditError: it was quantized by something other than bitsandbytes, whose modules exact mode does not know.
+        UsageError: it is quantized already and another quantization is asked for.
+    """
+    stored = config.get("quantization_config")
+    if not isinstance(stored, dict):
+        return plan
+    is_4bit, is_8bit = (bool(stored.get(name)) for name in ("load_in_4bit", "load_in_8bit"))
+    method = stored.get("quant_method", "bitsandbytes" if is_4bit or is_8bit else None)
+    if method != "bitsandbytes" or is_4bit == is_8bit:
+        raise CannotAuditError(
+            f"the weights are quantized by {method or 'a method that the config does not name'}, and exact mode knows the modules and kernels "
+            "of bitsandbytes only",
+            hint="without --exact the estimate is by formula",
+        )
+    if plan.quant is not None:
+        raise UsageError("the checkpoint is quantized already", hint="leave --quant out")
+    return replace(
+        plan,
+        quant="int8" if is_8bit else str(stored.get("bnb_4bit_quant_type", "fp4")),
+        double_quant=bool(stored.get("bnb_4bit_use_double_quant")),
+        compute_dtype=_SHORT.get(str(stored.get("bnb_4bit_compute_dtype", "float32")).removeprefix("torch."), "fp32"),
+        skipped_modules=tuple(map(str, stored.get("llm_int8_skip_modules") or ())),
+        outlier_threshold=float(stored.get("llm_int8_threshold", 6.0)),
+        upcasts_base=plan.mode == "train",
+    )
+
+
 def _refuse_what_is_outside(workload: Workload) -> None:
     outside = {
         f"--runtime {workload.runtime}": workload.runtime != "transformers",
         f"--cache {workload.cache}": workload.cache not in (None, "dynamic") and workload.mode != "train",
-        f"--quant {workload.quant}": workload.quant not in (None, "nf4", "fp4"),
+        f"--quant {workload.quant}": workload.quant not in (None, "nf4", "fp4", "int8"),
         f"--loss {workload.loss}": workload.loss not in (None, "full", "held"),
         "--selective-checkpointing": workload.gradient_checkpointing == "selective",
         f"--checkpoint-every {workload.checkpoint_every}": workload.checkpoint_every > 1,

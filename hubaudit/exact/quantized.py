@@ -1,9 +1,12 @@
-"""Bitsandbytes' own 4-bit modules on the meta device, with every tensor that a real one holds on the GPU, and none of its values."""
+"""Bitsandbytes' own modules on the meta device, with every tensor that a real one holds on the GPU, and none of its values."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
+
+from hubaudit.exact import eight_bit
+from hubaudit.exact.building import torch_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,23 +22,28 @@ _CUSTOM_KERNEL_ROWS = 1536
 def quantize(model: Any, plan: Plan) -> None:
     """Replace the linear layers that transformers would, and give each the tensors of a quantized weight."""
     import bitsandbytes
-    import torch
     from transformers import BitsAndBytesConfig
     from transformers.integrations.bitsandbytes import replace_with_bnb_linear
     from transformers.quantizers.base import HfQuantizer
 
+    is_8bit = plan.quant == "int8"
     asked = BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type=plan.quant,
+        load_in_8bit=is_8bit,
+        load_in_4bit=not is_8bit,
+        bnb_4bit_quant_type="nf4" if is_8bit else plan.quant,
         bnb_4bit_use_double_quant=plan.double_quant,
-        bnb_4bit_compute_dtype=torch.bfloat16,
+        bnb_4bit_compute_dtype=torch_dtype(plan.compute_dtype),
+        llm_int8_threshold=plan.outlier_threshold,
+        llm_int8_skip_modules=list(plan.skipped_modules) or None,
     )
-    kept = HfQuantizer.get_modules_to_not_convert(model, None, model._keep_in_fp32_modules)
+    kept = HfQuantizer.get_modules_to_not_convert(model, asked.llm_int8_skip_modules, model._keep_in_fp32_modules)
     replace_with_bnb_linear(model, kept, asked)
     for module in model.modules():
         if isinstance(module, bitsandbytes.nn.Linear4bit):
             _fill(module, plan)
-    model.is_loaded_in_4bit = True
+        elif isinstance(module, bitsandbytes.nn.Linear8bitLt):
+            eight_bit.fill(module)
+    model.is_loaded_in_4bit, model.is_loaded_in_8bit = not is_8bit, is_8bit
     model.quantization_method = "bitsandbytes"
 
 
@@ -79,6 +87,8 @@ def _fill(module: Any, plan: Plan) -> None:
 def state_tensors(model: Any) -> Iterator[Any]:
     """The scales and codes beside the packed weights."""
     for module in model.modules():
+        if type(module).__name__ == "Linear8bitLt":
+            yield from eight_bit.scales(module)
         state = getattr(module, "quant_state", None)
         if state is None:
             continue
@@ -122,7 +132,8 @@ def overrides(tracer: Tracer, *, always_unpacks: bool = False) -> dict[Any, Any]
             return product
 
     operator = getattr(torch.ops.bitsandbytes, "gemm_4bit", None)
-    return {} if operator is None or not bitsandbytes else {operator.default: gemm}
+    four_bit = {} if operator is None or not bitsandbytes else {operator.default: gemm}
+    return four_bit | eight_bit.overrides()
 
 
 def _uses_kernel(tracer: Tracer, dtype: Any, rows: int, columns: int, width: int) -> bool:

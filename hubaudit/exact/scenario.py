@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import torch
 
-from hubaudit.exact import building, optimizers, quantized
+from hubaudit.exact import building, grouped, optimizers, quantized
 from hubaudit.exact.autocast import Autocast, checkpoint_contexts
 from hubaudit.exact.emulation import as_on_cuda
 from hubaudit.exact.tracer import Tracer
@@ -34,6 +34,7 @@ def run(config: Mapping[str, Any], plan: Plan, device: Device) -> Tracer:
     if plan.quant is not None:
         quantized.quantize(model, plan)
     tracer = Tracer("meta", device)
+    tracer.overrides.update(grouped.overrides())
     if plan.quant is not None:
         tracer.overrides.update(quantized.overrides(tracer))
     with as_on_cuda(device), tracer:
@@ -54,14 +55,21 @@ def _infer(model: Any, plan: Plan, tracer: Tracer) -> None:
     ids = torch.zeros(plan.batch_size, plan.tokens, dtype=torch.long, device="meta")
     with torch.no_grad():
         if not model.can_generate() or not plan.new_tokens:
-            outputs = model(input_ids=ids)
+            outputs = model(input_ids=ids, **_decoder_start(model, plan))
             _label_outputs(outputs, tracer)
             tracer.mark("prefill")
             return
-        cache = _generate(model, ids, plan, tracer)
+        made = _generate(model, ids, plan, tracer)
         tracer.mark("decode")
         if plan.new_tokens > _ALL_STEPS:
-            _last_steps(model, cache, plan, tracer)
+            _last_steps(model, getattr(made, "past_key_values", None), plan, tracer)
+
+
+def _decoder_start(model: Any, plan: Plan) -> dict[str, Any]:
+    """The token from which a decoder beside an encoder starts."""
+    if not model.config.is_encoder_decoder:
+        return {}
+    return {"decoder_input_ids": torch.zeros(plan.batch_size, 1, dtype=torch.long, device="meta")}
 
 
 def traced_steps(plan: Plan) -> int:
@@ -93,7 +101,7 @@ def _generate(model: Any, ids: Any, plan: Plan, tracer: Tracer) -> Any:
             return_dict_in_generate=True,
         )
     hook.remove()
-    return getattr(made, "past_key_values", None)
+    return made
 
 
 def _last_steps(model: Any, cache: Any, plan: Plan, tracer: Tracer) -> None:
@@ -182,7 +190,11 @@ def _with_adapters(model: Any, plan: Plan) -> Any:
         use_rslora=plan.lora_variant == "rslora",
         modules_to_save=list(plan.modules_to_save) or None,
     )
-    with torch.device("meta"):
+    with ExitStack() as stack:
+        # Made on the host, without values, and then moved, as it happens to a model that is on its device.
+        stack.enter_context(torch.device("cpu"))
+        for name in ("kaiming_uniform_", "normal_", "zeros_", "uniform_"):
+            stack.enter_context(patch.object(torch.nn.init, name, lambda tensor, *_, **__: tensor))
         return peft.get_peft_model(model, asked)
 
 

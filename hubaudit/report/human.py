@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from hubaudit.types import Estimate, ExactMemory, Finding, Report
+    from hubaudit.types import Finding, Report
 
 _SEVERITY_STYLE = {"error": "bold red", "warning": "yellow", "info": "cyan"}
 _VERDICT_STYLE = {"fits": "green", "tight": "yellow", "no": "red", "unknown": "cyan"}
@@ -54,8 +54,7 @@ def render(report: Report, *, with_explanation: bool = False) -> RenderableType:
     parts.append(_indented(_components(report)))
     bars = bar_lines(report)
     parts += [Text(""), _indented(Text("\n".join(bars), style="dim"))] if bars else []
-    if report.exact is not None:
-        parts += _exact(report.exact, report.estimate)
+    parts += _exact(report)
     if report.estimate.phases:
         parts += [_head(PHASES_HEAD[report.workload.mode]), _indented(_phases(report))]
     parts += _several(report)
@@ -152,8 +151,13 @@ def _numbers(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
     return table
 
 
-def _exact(exact: ExactMemory, formula: Estimate) -> list[RenderableType]:
-    """Exact beside formula, the run's phases, and what it needs of each device."""
+def _exact(report: Report) -> list[RenderableType]:
+    """Exact beside formula, the run's phases, and what it needs of each device; or why there is no such answer."""
+    if report.exact_unknown is not None:
+        return [_head("Exact"), _indented(Text(clean(f"not known: {report.exact_unknown}")))]
+    if report.exact is None:
+        return []
+    exact, formula = report.exact, report.estimate
     made: list[RenderableType] = [_head("Exact, and by formula"), _indented(Text(clean(exact.label), style="dim"))]
     rows = list(side_by_side(exact, formula))
     made.append(_indented(_figures(SIDE_BY_SIDE, rows)))

@@ -58,7 +58,7 @@ def schema() -> dict[str, Any]:
         "title": f"A report of hubaudit, schema version {SCHEMA_VERSION}",
         "type": "object",
         "required": list(head),
-        "properties": head | answer | {"error": error, "exact": _exact()},
+        "properties": head | answer | {"error": error, "exact": _or_null(_exact()), "exact_unknown": _of(str)},
         "oneOf": [{"required": list(answer)}, {"required": ["error"]}],
         "$defs": {"facts": _facts()},
     }

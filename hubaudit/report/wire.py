@@ -116,7 +116,9 @@ def head(name: str) -> dict[str, Any]:
 
 
 def _exact(report: Report) -> dict[str, Any]:
-    """The exact block, where it was asked for."""
+    """The exact block, where it was asked for, or why there is none."""
+    if report.exact_unknown is not None:
+        return {"exact": None, "exact_unknown": report.exact_unknown}
     block = exact_to_wire(report)
     return {} if block is None else {"exact": block}
 

@@ -30,8 +30,8 @@ _QWEN2 = {
     "tie_word_embeddings": True,
     "max_position_embeddings": 32768,
 }
-#: Qwen2-0.5B, one sequence of 2,048 tokens, fused AdamW, two steps: MiB of max allocated and max reserved that torch 2.13.0+cu130 itself
-#: reported on the stub driver at compute capability 8.0.
+#: Qwen2-0.5B, one sequence of 2,048 tokens, fused AdamW, two steps: MiB of max allocated and max reserved of the study that came before this
+#: project (its prototype's figures, which it had held against torch 2.13.0+cu130 on a stub driver, compute capability 8.0).
 _MEASURED: list[tuple[dict[str, Any], float, int]] = [
     ({"dtype": "bf16"}, 9189.9, 10518),
     ({"dtype": "bf16", "checkpointing": True}, 6521.3, 7742),

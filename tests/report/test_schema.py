@@ -100,3 +100,11 @@ def test_an_exact_block_obeys() -> None:
     document = to_wire(replace(report, exact=exact))
     assert document["exact"]["fit"][0]["gpu"] == report.fit[0].hardware.name
     check(document)
+
+
+def test_an_unknown_exact_block_obeys() -> None:
+    """Where exact mode has no answer, the block is null and the reason stands beside it."""
+    report = audit_snapshot(snapshot_of(NAMES[0]), Workload())
+    document = to_wire(replace(report, exact_unknown="quantized by gptq"))
+    assert document["exact"] is None
+    check(document)

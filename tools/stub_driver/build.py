@@ -5,6 +5,7 @@ FOLDER/run PROGRAM.py ...                    runs a program of that environment 
 
 What the device answers is written in device.c; every other function of the CUDA runtime, the driver, NVML and cuBLAS that torch's
 libraries (and bitsandbytes') name is answered with success and no effect. cuDNN is not stubbed: convolutions cannot run.
+The few operators that torch 2.13 writes in Triton run by their older kernels (TORCH_DISABLE_NATIVE_JIT), as nothing can be compiled here.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _NVML = ("nvmlInit_v2", "nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetHandle
 _RUNNER = """#!/bin/sh
 # Runs a Python program on a CUDA device that is not there.
 here=$(cd "$(dirname "$0")" && pwd)
-export LD_LIBRARY_PATH="$here" LD_PRELOAD="$here/libstub.so" HF_HUB_OFFLINE=1
+export LD_LIBRARY_PATH="$here" LD_PRELOAD="$here/libstub.so" HF_HUB_OFFLINE=1 TORCH_DISABLE_NATIVE_JIT=1
 exec {python} "$@"
 """
 

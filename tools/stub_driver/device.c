@@ -1,6 +1,6 @@
 /* A CUDA device that holds no data: the runtime calls that answer something. All other calls of torch are answered with success by
  * generated stubs (see build.py). Kernels do nothing; what is copied from the device is zeros, and a single byte is 1, so that a flag
- * which a kernel would have set reads as true.
+ * which a kernel would have set reads as true (STUB_FLAG=0: as false).
  *
  * STUB_CAPABILITY=8.0  STUB_MEMORY_BYTES=…  STUB_PROCESSORS=108  STUB_THREADS=2048 (threads per multiprocessor)
  */
@@ -69,7 +69,7 @@ cudaError_t cudaMallocHost(void **address, size_t bytes) { return cudaMallocMana
 cudaError_t cudaFreeHost(void *address) { free(address); return cudaSuccess; }
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind, cudaStream_t stream) {
-  if (kind == cudaMemcpyDeviceToHost) memset(to, bytes == 1, bytes);
+  if (kind == cudaMemcpyDeviceToHost) memset(to, bytes == 1 && number("STUB_FLAG", 1), bytes);
   return cudaSuccess;
 }
 
