@@ -12,6 +12,7 @@ _FLOAT_BYTES = 4
 _MOST_SPLITS = 128
 _QUERY_BLOCK = 64
 _GOOD_SHARE = 0.85
+_WIDEST_IN_REGISTERS = 128
 
 
 def flash_forward(call: dict[str, Any], device: Device) -> tuple[int, ...]:
@@ -45,6 +46,19 @@ def flash_backward(call: dict[str, Any], device: Device) -> tuple[int, ...]:
     if key.shape[1] != heads:
         sums += [batch * key.shape[2] * heads * width * key.element_size()] * 2
     return tuple(sums)
+
+
+def efficient_forward(call: dict[str, Any], device: Device) -> tuple[int, ...]:
+    """The fp32 sums of 16-bit results that are too wide for registers.
+
+    Source: kNeedsOutputAccumulatorBuffer in aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_forward.h.
+    """
+    query, value = call["query"], call["value"]
+    is_wide = max(query.shape[-1], value.shape[-1]) > _WIDEST_IN_REGISTERS
+    if not is_wide or query.element_size() == _FLOAT_BYTES:
+        return ()
+    batch, heads, queries, _ = query.shape
+    return (batch * queries * heads * value.shape[-1] * _FLOAT_BYTES,)
 
 
 def efficient_backward(call: dict[str, Any], device: Device) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hubaudit.exact.kernels.attention import efficient_backward, flash_backward, flash_forward
+from hubaudit.exact.kernels.attention import efficient_backward, efficient_forward, flash_backward, flash_forward
 from hubaudit.exact.kernels.reduction import shared_buffer
 
 if TYPE_CHECKING:
@@ -123,6 +123,7 @@ SCRATCH: dict[Any, Rule] = {
     aten._softmax_backward_data.default: _softmax_product,
     aten._scaled_dot_product_flash_attention.default: flash_forward,
     aten._scaled_dot_product_flash_attention_backward.default: flash_backward,
+    aten._scaled_dot_product_efficient_attention.default: efficient_forward,
     aten._scaled_dot_product_efficient_attention_backward.default: efficient_backward,
     aten._foreach_norm.Scalar: _norms,
     aten.argmax.default: _reduction(lambda values: _INDEX_VALUE_BYTES),
