@@ -158,6 +158,16 @@ def test_targets_that_no_module_has_are_refused() -> None:
         estimate(facts_of(QWEN), replace(BASE, lora=8, modules_to_save=("faith",)))
 
 
+def test_autocast_keeps_casts_of_every_matrix_and_nothing_else_does() -> None:
+    """Qwen2-0.5B by hand: 494,032,768 parameters but its 49 norms of 896, two bytes each; none where no autocast runs."""
+    casts = {
+        recipe: {part.id: part.bytes for part in estimate(facts_of(QWEN), replace(BASE, recipe=recipe)).components}
+        for recipe in ("amp", "bf16", "fp32")
+    }
+    assert casts["amp"]["weight_casts"] == 2 * (494_032_768 - 49 * 896)
+    assert "weight_casts" not in casts["bf16"] | casts["fp32"]
+
+
 def peak(made: Estimate) -> str:
     """The phase of the peak."""
     return made.peak_phase or ""
