@@ -51,10 +51,10 @@ class Card:
 
 
 def parse_card(content: bytes, path: str) -> Card:
-    """A card's text with its encoding (UTF-8, UTF-16 by its mark, else bytes taken one by one as latin-1, which any file is).
+    """A card's text with its encoding (UTF-8, UTF-16 by its mark, else bytes taken one by one as latin-1).
 
     Raises:
-        CannotAuditError: one marker without the other, or two sections.
+        CannotAuditError: one marker without the other, or two sections; or the mark of UTF-16 before what is none.
     """
     bom, encoding = next(((bom, name) for bom, name in _BOMS if content.startswith(bom)), (b"", "utf-8"))
     body = content[len(bom) :]
@@ -63,6 +63,11 @@ def parse_card(content: bytes, path: str) -> Card:
         is_same = text.encode(encoding) == body
     except UnicodeError:
         is_same = False
+    if not is_same and bom in (
+        BOM_UTF16_LE,
+        BOM_UTF16_BE,
+    ):  # with a section of ASCII behind it, it would be read as something else
+        raise CannotAuditError(f"`{path}` begins as UTF-16 and is none", hint="save it as UTF-8")
     if not is_same:
         bom, encoding, text = b"", "latin-1", content.decode("latin-1")
     newlines = Counter(_NEWLINE.findall(text))
@@ -72,13 +77,22 @@ def parse_card(content: bytes, path: str) -> Card:
 
 
 def with_section(card: Card, section: str, path: str) -> Card:
-    r"""The card with ``section`` (ASCII, lines ended by ``\n``, markers included) in the place of its own, or at its end where it has none."""
+    r"""The card with ``section`` (ASCII, lines ended by ``\n``, markers included) in the place of its own, or at its end where it has none.
+
+    Raises:
+        CannotAuditError: the card ends inside a block of code, in which the section would be code too, and not be found again.
+    """
     own = section.rstrip("\n").replace("\n", card.newline)
     if card.has_section:
         text = card.text[: card.start] + own + card.text[card.stop :]
     else:
         text = card.text + _gap(card) + own + card.newline
-    return parse_card(card.bom + text.encode(card.encoding), path)
+    written = parse_card(card.bom + text.encode(card.encoding), path)
+    if not written.has_section:
+        raise CannotAuditError(
+            f"`{path}` ends inside a block of code", hint="close the block, with the marks that open it"
+        )
+    return written
 
 
 def diff(old: Card, new: Card, path: str) -> str:

@@ -15,7 +15,7 @@ from hubaudit.estimate.quantized_weights import split, weights_quantized
 from hubaudit.estimate.runtimes import RUNTIMES
 from hubaudit.estimate.setting import Setting, settle
 from hubaudit.estimate.weights import weights_as_stored, weights_in, weights_unpacked
-from hubaudit.facts.loading import stays_packed
+from hubaudit.facts.loading import stays_packed, unread_packing
 from hubaudit.facts.packed_loading import holding_of
 from hubaudit.types import Estimate, Omission, Variant
 from hubaudit.units import format_bytes
@@ -56,7 +56,7 @@ def variants(facts: ModelFacts, workload: Workload) -> tuple[Variant, ...]:
 
     ``plain_bytes`` is bits × parameters, as people reckon; ``weights_bytes`` is what the loader really makes of them.
     """
-    if workload.mode != "infer" or facts.parameters is None or stays_packed(facts):
+    if workload.mode != "infer" or facts.parameters is None or unread_packing(facts) or stays_packed(facts):
         return ()
     if workload.runtime != "transformers":
         return ()  # each engine has its own ways to quantize
@@ -97,6 +97,9 @@ def _converted(facts: ModelFacts, setting: Setting) -> Split | None:
 
 
 def _weights(facts: ModelFacts, setting: Setting, found: Split | None) -> Parts:
+    unread = unread_packing(facts)
+    if unread is not None and setting.conversion is None:
+        return Parts(omitted=(Omission(id="weights", reason=unread),))
     if is_pipeline(facts):
         made = weights_of_parts(facts, setting.dtype if setting.dtype_bits.where == "workload" else None)
     elif stays_packed(facts):
@@ -114,7 +117,7 @@ def _weights(facts: ModelFacts, setting: Setting, found: Split | None) -> Parts:
 def _running(facts: ModelFacts, setting: Setting) -> Parts:
     """The weights from the first pass on, where the method's loader unpacks them until then, and what there is to say of packed weights."""
     holding = holding_of(facts)
-    if holding is None or is_pipeline(facts) or facts.quantization is None:
+    if holding is None or is_pipeline(facts) or facts.quantization is None or unread_packing(facts) is not None:
         return Parts()
     packed = weights_as_stored(facts, setting.dtype, setting.dtype_bits)
     if packed is None:

@@ -23,9 +23,21 @@ def tensors_of(kind: str, scope: Scope) -> tuple[CacheTensor, ...]:
     Raises:
         NotKnownError: a dimension is not known.
     """
-    rows = (row for part in kind.split("+") for row in table(TABLE)[part]["tensors"])
-    tensors = (_tensor(row, scope) for row in rows)
-    return tuple(tensor for tensor in tensors if tensor.elements_per_token or tensor.fixed_elements)
+    rows = [row for part in kind.split("+") for row in table(TABLE)[part]["tensors"]]
+    tensors = [_tensor(row, scope) for row in rows]
+    return tuple(tensor for tensor, row in zip(tensors, rows, strict=True) if _is_kept(tensor, row))
+
+
+def _is_kept(tensor: CacheTensor, row: Mapping[str, Any]) -> bool:
+    """Whether there is such a tensor: a configuration of no heads, or of heads without a width, is broken and describes no cache."""
+    if tensor.window_tokens == 0 or tensor.tokens_per_entry == 0:
+        raise NotKnownError(f"its {tensor.name} would be kept for no tokens")
+    if tensor.elements_per_token or tensor.fixed_elements:
+        return True
+    if row.get("may_be_none", False):
+        return False
+    formula = " + ".join(row[key] for key in ("per_token", "fixed") if key in row)
+    raise NotKnownError(f"its {tensor.name} would have no elements ({formula} is 0)")
 
 
 def _tensor(row: Mapping[str, Any], scope: Scope) -> CacheTensor:

@@ -19,7 +19,8 @@ from hubaudit.types import NOTHING, Json, LayerSpec
 if TYPE_CHECKING:
     from hubaudit.facts.config_reader import ConfigReader
 
-_MOST_LAYERS = 4096  # beyond any model; a config that says more is broken, and must not make us build a list of it
+_MOST_LAYERS = 1024  # beyond any model; a config that says more is broken, and must not make us build a list of it
+_MOST_WINDOWS = 64  # each is a term of the cache's formula
 
 # transformers configuration_utils.py, _LEGACY_LAYER_TYPE_REMAP
 _RENAMED = {
@@ -83,8 +84,14 @@ class _Planner:
         count = self._counted.count(self._row.layers)
         if count > _MOST_LAYERS:
             raise NotKnownError(f"{count} layers are more than any model has")
+        if count == 0 and not self._row.keeps_nothing:
+            raise NotKnownError(f"no layers ({self._row.layers} is 0)")
         types = self._types(count)
-        return tuple(self._layer(index, types) for index in range(count))
+        layers = tuple(self._layer(index, types) for index in range(count))
+        windows = {tensor.window_tokens for layer in layers for tensor in layer.tensors}
+        if len(windows) > _MOST_WINDOWS:
+            raise NotKnownError(f"{len(windows)} different windows are more than any model has")
+        return layers
 
     def _layer(self, index: int, types: list[str]) -> LayerSpec:
         """One layer; those of one type whose formulas do not look at the layer's place are worked out once."""

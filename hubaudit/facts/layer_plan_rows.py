@@ -26,6 +26,7 @@ class Row:
     class's rule where it has not (a formula over ``layer``), ``kinds`` the kind of each type (a name of layer_kinds.toml, or a formula).
     ``dimensions`` are the names that formulas use beside the configuration's own keys; ``shares`` is the formula of the layer whose cache
     a layer reads instead of an own one, null where it has its own; ``shared_kind`` the kind of what such a layer keeps all the same.
+    ``keeps_nothing`` is true of the one row for models without a cache.
     """
 
     types: tuple[str, ...]
@@ -37,6 +38,7 @@ class Row:
     dimensions: Mapping[str, str]
     shares: str | None
     shared_kind: str
+    keeps_nothing: bool = False
 
 
 def row_for(config: ConfigReader) -> tuple[Row, ConfigReader] | str:
@@ -91,6 +93,7 @@ def _keep_nothing() -> Row:
         dimensions={},
         shares=None,
         shared_kind="none",
+        keeps_nothing=True,
     )
 
 

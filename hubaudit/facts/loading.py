@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from hubaudit.data import table
 from hubaudit.data.dtypes import bits_of, is_float
 from hubaudit.facts.packed_loading import stays_as_stored
+from hubaudit.formats.quoting import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -64,13 +65,21 @@ def stays_packed(facts: ModelFacts) -> bool:
     return (facts.quantization is not None or facts.format == "gguf") and facts.stored_bytes is not None
 
 
+def unread_packing(facts: ModelFacts) -> str | None:
+    """Why the size of the weights is not known though the config implies their shapes: it calls them quantized, and no file was read that shows how."""
+    quantization = facts.quantization
+    if quantization is None or facts.stored_bytes is not None or facts.components:
+        return None
+    return f"quantized by {shown(quantization.method)} ({quantization.where}), and no weights were read that show how they are packed"
+
+
 def resident_bytes(facts: ModelFacts) -> int | None:
     """Bytes of one model's weights once loaded with no dtype asked for; ``None`` where no tensors are known.
 
     Of a quantized checkpoint the packed weights and their scales stay as they are, and what is not quantized is cast as ever; of GGUF all stays.
     """
     groups = [group for group in facts.tensor_groups if group.extra is None]
-    if not groups:
+    if not groups or unread_packing(facts) is not None:
         return None
     dtype = load_dtype(facts.dtype)
     kept = kept_in_float32(facts.architecture, dtype)

@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from hubaudit.facts.config_reader import ConfigReader
     from hubaudit.facts.skeleton_scope import Expression, Reading, Value
 
-MOST_PARTS: Final = 100_000
-MOST_LAYERS: Final = 4_096
+#: Bounds beyond any model that transformers has (the largest that the tables describe has some thousands of tensors), so that a broken
+#: configuration is told in a moment.
+MOST_PARTS: Final = 25_000
+MOST_STEPS: Final = 100_000
+MOST_LAYERS: Final = 1_024
 _DEEPEST: Final = 40
 _BOUND = re.compile(r"\$(\w+)")
 _COMPUTED = re.compile(r"\{= ([^}]*)\}")
@@ -203,6 +206,7 @@ class Expansion:
         self.parts: dict[str, Part] = {}
         self._blocks = blocks
         self._depth = 0
+        self._steps = 0
 
     def model(self, reader: ConfigReader, reading: Reading, task: str | None, prefix: str = "") -> None:
         """Add the model that ``reader`` describes, as the class for ``task`` builds it."""
@@ -231,6 +235,9 @@ class Expansion:
         self._depth -= 1
 
     def _item(self, item: Item, name: str, scope: Scope, prefix: str) -> None:
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise Unknown(f"the configuration takes more than {MOST_STEPS} steps to expand")
         name = _BOUND.sub(lambda found: str(scope.value(found[1])), name)
         repeat = _LOOP.match(name) or _REPEAT.search(name)
         if repeat is None:
@@ -288,6 +295,8 @@ class Expansion:
             raise ValueError(f"the tables give {name} twice")
         if len(self.parts) >= MOST_PARTS:
             raise Unknown(f"the configuration asks for more than {MOST_PARTS} tensors")
+        if 0 in shape:
+            raise Unknown(f"{name[:100]!a} would have no elements")
         self.parts[name] = Part(name, shape, kind)
 
 

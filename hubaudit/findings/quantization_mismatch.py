@@ -28,7 +28,8 @@ def check(_: RepoSnapshot, facts: ModelFacts) -> Iterator[Finding]:
             fix="add quantization_config to config.json, or loaders take the packed tensors for plain ones",
         )
     elif (
-        dtypes
+        facts.stored_bytes is not None  # else the tensors are those that the config implies
+        and dtypes
         and dtypes <= _PLAIN
         and not quantization.scale_elements
         and quantization.bits is not None

@@ -88,6 +88,8 @@ def stack_of(facts: ModelFacts, setting: TrainSetting) -> Stack | str:
     inputs = dimensions(facts, setting, block)
     if isinstance(inputs, str):
         return inputs
+    if inputs["layers"].value == 0:
+        return f"a model of no layers ({inputs['layers'].where})"
     kernel = kernel_of(block, flow, setting, inputs)
     inputs["checkpoint_every"] = given(setting.checkpoint_every, "workload")
     inputs["checkpoints"] = given(

@@ -22,6 +22,7 @@ from hubaudit.estimate.training.states import Standing, standing, update_tempora
 from hubaudit.estimate.training.tensors import elements_of
 from hubaudit.estimate.training.textbook import SOURCE as TEXTBOOK
 from hubaudit.estimate.training.textbook import textbook_activations
+from hubaudit.facts.loading import unread_packing
 from hubaudit.types import Estimate, Omission
 from hubaudit.units import format_bytes
 
@@ -39,6 +40,8 @@ _BAND_PERCENT = (2, 2)
 _MLP_ROLES = frozenset({"mlp", "expert", "shared_expert", "router"})
 #: More tokens than this make the backward pass of an embedding sort them (torch 2.13.0 aten/src/ATen/native/cuda/Embedding.cu).
 _SORTED_TOKENS = 3072
+#: What cannot be told of a step where the weights are not known.
+_OF_THE_WEIGHTS = ("weights", "gradients", "optimizer", "activations")
 
 
 def estimate_training(facts: ModelFacts, workload: Workload) -> Estimate:
@@ -62,13 +65,17 @@ def _of_stage(facts: ModelFacts, setting: TrainSetting, stage: int) -> Estimate:
     sharing = setting.sharing
     facts = rank_facts(facts, sharing, stage)
     setting = replace(setting, in_flight=in_flight(sharing, stage, setting.grad_accum))
-    held = standing(facts, setting)
+    unread = unread_packing(facts)
+    held = None if unread is not None else standing(facts, setting)
     if held is None:
-        reason = facts.parameters_reason or "no tensors are known"
+        reason = unread or facts.parameters_reason or "no tensors are known"
         return estimate_at_worst(
             [Moment(phase="load", components=(cuda_context(),))],
-            assumptions=setting.assumptions,
-            omitted=(Omission(id="weights", reason=reason),),
+            assumptions=(*setting.assumptions, f"not in the total: {', '.join(_OF_THE_WEIGHTS)}"),
+            omitted=tuple(
+                Omission(id=id, reason=reason if id == "weights" else f"the weights are not known: {reason}")
+                for id in _OF_THE_WEIGHTS
+            ),
         )
     stack = stack_of(facts, setting)
     if isinstance(stack, Stack) and stage < sharing.pp - 1:
