@@ -31,11 +31,12 @@ def command(
     from hubaudit.errors import UsageError
     from hubaudit.hub import fetch
     from hubaudit.hub.bundle import write_bundle
+    from hubaudit.hub.sharing import shareable
     from hubaudit.units import format_bytes
 
     if not output.name.endswith((".json", ".json.gz")):
         raise UsageError(f"a bundle's name ends in .json or .json.gz, not `{output.name}`")
-    snapshot = fetch(repo, revision=revision, token=token, cache_dir=cache_dir, offline=offline, file=file)
+    snapshot = shareable(fetch(repo, revision=revision, token=token, cache_dir=cache_dir, offline=offline, file=file))
     try:
         write_bundle(snapshot, output)
     except OSError as error:

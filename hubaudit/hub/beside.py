@@ -19,6 +19,8 @@ _MAX_CARD_BYTES = 4_000_000
 _MAX_HEADER_CHARACTERS = 200_000
 #: Where huggingface_hub looks for the header (repocard.py, REGEX_YAML_BLOCK).
 _HEADER = re.compile(r"\A\s*---[\r\n]+(.*?)[\r\n]+---(?:\r\n|\r|\n|\Z)", re.DOTALL)
+#: A merge key, or the tag of one, wherever it stands.
+_MERGE = re.compile(r"<<|tag:yaml\.org,2002:merge|!!merge|%TAG")
 _TOKENIZER = "tokenizer.json"
 _SETTINGS = "tokenizer_config.json"
 
@@ -38,9 +40,14 @@ def card_in(reader: RepoReader, *, is_whole: bool) -> tuple[str | None, Terms | 
 
 
 def header_of(text: str) -> Json:
-    """The YAML header of a card as JSON values; ``None`` where there is none, or it is no YAML."""
+    """The YAML header of a card as JSON values; ``None`` where there is none, or it is no YAML.
+
+    Merge keys (``<<``), which no card needs, are not followed: nine lines of them, each naming the one before nine times, ask for 400 million values.
+    """
     found = _HEADER.match(text)
     if found is None or len(found[1]) > _MAX_HEADER_CHARACTERS:
+        return None
+    if _MERGE.search(found[1]):
         return None
     import yaml  # a need of huggingface_hub; only folders with a card pay for it
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hubaudit.hub.beside import header_of
+
 if TYPE_CHECKING:
     from hubaudit.types import Json
 
@@ -12,6 +14,8 @@ def card_header(text: str) -> dict[str, Json]:
     """The header's keys; empty where there is none, or it is no YAML. An error in ``model-index`` costs only that key."""
     if not text.lstrip("\ufeff \t\r\n").startswith("---"):
         return {}  # the library would warn
+    if not isinstance(header_of(text.lstrip("\ufeff")), dict):
+        return {}  # the library follows merge keys, which can ask for more values than any memory holds
     from huggingface_hub import ModelCard
 
     try:

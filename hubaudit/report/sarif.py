@@ -46,7 +46,7 @@ def to_sarif(results: Sequence[Report | tuple[str, HubauditError]]) -> str:
                     {
                         "level": "error",
                         "descriptor": {"id": error.kind},
-                        "message": {"text": clean(f"{name}: {error.message}")},
+                        "message": {"text": _plain(f"{name}: {error.message}")},
                     }
                     for name, error in failures
                 ],
@@ -57,6 +57,11 @@ def to_sarif(results: Sequence[Report | tuple[str, HubauditError]]) -> str:
         ],
     }
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, ensure_ascii=False, indent=2) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Text of which no part is a link: ``[words](address)`` is one in a message (SARIF 2.1.0, 3.11.6), and names are a stranger's."""
+    return clean(text).replace("](", "] (")
 
 
 def file_of(finding: Finding, subject: Subject) -> str:
@@ -96,7 +101,7 @@ def _result(finding: Finding, subject: Subject, rule_index: int) -> dict[str, An
     field = finding.where.partition("#")[2]
     if field:
         location["logicalLocations"] = [{"fullyQualifiedName": clean(field), "kind": "member"}]
-    about = clean(f"{subject.repo_id}: {finding.message} ({finding.help})")
+    about = _plain(f"{subject.repo_id}: {finding.message} ({finding.help})")
     # The same fault of the same repository is the same alert, wherever its line moves.
     print_of = sha256(
         "\0".join((subject.repo_id, finding.rule, finding.where, finding.message)).encode("utf-8", "surrogatepass")

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 
 from byte_sources import BytesSource
 from fuzz.registry import target
-from fuzz.reports import audited
 from weight_bytes import GGML, gguf
 
-from hubaudit.errors import HubauditError, MalformedFileError
+from hubaudit.errors import MalformedFileError
 from hubaudit.formats.gguf import read_gguf
-from hubaudit.types import RepoSnapshot, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,13 +33,14 @@ _TENSORS = {
     "blk.0.attn_v.weight": ("Q4_0", (16, 32)),
     "output_norm.weight": ("F32", (32,)),
 }
-_WORDS = (
+WORDS = (
     b"GGUF", b"\x03\0\0\0", b"\x02\0\0\0", b"\0\0\0\x03", b"general.architecture", b"general.alignment", b"llama.block_count", b"split.count", b"\xff" * 8,
     *(struct.pack("<I", kind) for kind in range(13)), *(struct.pack("<I", kind) for kind, _, _ in GGML.values()),
 )  # fmt: skip
 
 
-def _files() -> Iterator[bytes]:
+def files() -> Iterator[bytes]:
+    """Files of either end of what GGUF is used for: nothing at all, and a layer with its vocabulary."""
     yield gguf({}, {})
     yield gguf(_METADATA, _TENSORS)[:-1] + b"\0"
     yield gguf(_METADATA, {})
@@ -50,15 +49,7 @@ def _files() -> Iterator[bytes]:
     )
 
 
-@target("gguf-file", allowed=(MalformedFileError,), seeds=_files, dictionary=_WORDS)
+@target("gguf-file", allowed=(MalformedFileError,), seeds=files, dictionary=WORDS)
 def header(data: bytes) -> None:
     """A file as it lies on a disk."""
     read_gguf(BytesSource(data, path="model.gguf"))
-
-
-@target("gguf-audit", allowed=(HubauditError,), seeds=_files, dictionary=_WORDS)
-def whole_audit(data: bytes) -> None:
-    """The header of a file that is large enough for whatever it announces, through the whole audit."""
-    read = read_gguf(BytesSource(data, path="model.gguf", claimed_size=2**50))
-    snapshot = RepoSnapshot(repo_id="made/up", revision=None, commit=None, source="local", weights=(read,))
-    audited(snapshot, Workload(mode=("infer", "kv", "train")[len(data) % 3]))

@@ -16,16 +16,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 HERE = Path(__file__).resolve().parent
-MODULES = (
-    "fuzz.safetensors_header",
-    "fuzz.gguf_header",
-    "fuzz.torch_checkpoint",
-    "fuzz.documents",
-    "fuzz.configs",
-    "fuzz.cards",
-    "fuzz.bundles",
-    "fuzz.journals",
-)
+MODULES = {
+    "fuzz.safetensors_header": ("safetensors-file", "safetensors-header-text", "safetensors-served-header"),
+    "fuzz.gguf_header": ("gguf-file",),
+    "fuzz.torch_checkpoint": ("zip-directory", "pickle-opcodes", "torch-pickle", "torch-file"),
+    "fuzz.documents": ("shard-index", "parts-tables", "tokenizer"),
+    "fuzz.repositories": ("repository", "gguf-audit"),
+    "fuzz.configs": ("config-audit", "config-text"),
+    "fuzz.cards": ("card-document", "card-claims"),
+    "fuzz.bundles": ("bundle-file", "bundle-contents"),
+    "fuzz.journals": ("journal", "journal-plan", "batch-list"),
+}
+"""What each module defines, so that an engine loads that of its target only."""
 MOST_SECONDS = 3.0
 """Processor time that no case of at most `MOST_BYTES` may take, on a slow and busy machine."""
 MOST_BYTES = 16_384
@@ -76,6 +78,12 @@ def targets() -> Mapping[str, Target]:
     return _TARGETS
 
 
+def target_of(name: str) -> Target:
+    """One target; only its own module is loaded."""
+    import_module(next(module for module, names in MODULES.items() if name in names))
+    return _TARGETS[name]
+
+
 def tried(one: Target, data: bytes) -> str | None:
     """Run one case: `None` where it was accepted, else the kind of the documented error. Anything else escapes."""
     began = time.process_time()
@@ -89,3 +97,18 @@ def tried(one: Target, data: bytes) -> str | None:
         spent = time.process_time() - began
         if spent > MOST_SECONDS and len(data) <= MOST_BYTES:
             raise TooSlowError(f"{spent:.1f} s for {len(data)} bytes")
+
+
+#: Cards claim nothing or something, journals and lists keep the lines that are some, and choices always make something to audit.
+TARGETS_WITHOUT_REFUSAL = frozenset(
+    {
+        "card-claims",
+        "card-document",
+        "journal",
+        "batch-list",
+        "config-audit",
+        "repository",
+        "bundle-contents",
+        "safetensors-served-header",
+    }
+)

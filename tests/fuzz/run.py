@@ -34,11 +34,11 @@ def main() -> int:
     """Every target that was named, or all; 1 where one fell over."""
     options = _options()
     if options.child:
-        return _child(options.child, options.libfuzzer)
-    from fuzz.registry import targets
+        return _child(options.child, Path(options.libfuzzer[-1].removeprefix("=")), options.libfuzzer)
+    from fuzz.registry import MODULES
 
     failed = False
-    for name in options.targets or targets():
+    for name in options.targets or [name for names in MODULES.values() for name in names]:
         row = _fuzzed(name, options)
         sys.stdout.write(
             f"{name:26} {row['cases']:>9,} cases {row['seconds']:>5} s {row['peak_mb']:>5} MB {row['ended']}\n"
@@ -62,15 +62,20 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _child(name: str, libfuzzer: list[str]) -> int:
+def _child(name: str, corpus: Path, libfuzzer: list[str]) -> int:
     """One target under libFuzzer, which ends the process itself."""
     import atheris
 
     with atheris.instrument_imports(include=list(_INSTRUMENTED)):
-        from fuzz.registry import targets, tried
+        from fuzz.registry import target_of, tried
 
-        one = targets()[name]
-    words = [word.removeprefix("=") for word in libfuzzer]
+        one = target_of(name)
+    for at, seed in enumerate(one.seeds()):
+        (corpus / f"seed-{at}").write_bytes(seed)
+    (corpus.parent / f"{name}.dict").write_text(
+        "".join(f'"{_escaped(word)}"\n' for word in one.dictionary), encoding="ascii"
+    )
+    words = [word.removeprefix("=") for word in libfuzzer if one.dictionary or not word.startswith("=-dict")]
     atheris.Setup([sys.argv[0], *words], lambda data: tried(one, data) and None)
     atheris.Fuzz()
     return 0
@@ -78,20 +83,13 @@ def _child(name: str, libfuzzer: list[str]) -> int:
 
 def _fuzzed(name: str, options: argparse.Namespace) -> dict[str, object]:
     """Run one target and say what came of it."""
-    from fuzz.registry import targets
-
-    one = targets()[name]
     with tempfile.TemporaryDirectory(prefix="hubaudit-fuzz-") as folder:
         corpus = (options.corpus or Path(folder)) / name
         corpus.mkdir(parents=True, exist_ok=True)
-        for at, seed in enumerate(one.seeds()):
-            (corpus / f"seed-{at}").write_bytes(seed)
-        words = Path(folder) / "dictionary"
-        words.write_text("".join(f'"{_escaped(word)}"\n' for word in one.dictionary), encoding="ascii")
         artifacts = Path(tempfile.mkdtemp(prefix=f"hubaudit-{name}-"))
         asked = [
             f"-runs={options.runs}", "-max_len=4096", "-print_final_stats=1", f"-rss_limit_mb={_MOST_MB}", f"-timeout={_CASE_SECONDS}",
-            f"-artifact_prefix={artifacts}/", f"-dict={words}", *([f"-max_total_time={options.seconds}"] if options.seconds else []), str(corpus),
+            f"-artifact_prefix={artifacts}/", f"-dict={corpus}.dict", *([f"-max_total_time={options.seconds}"] if options.seconds else []), str(corpus),
         ]  # fmt: skip
         began = datetime.now(UTC)
         ended = subprocess.run(
