@@ -244,10 +244,14 @@ def test_what_is_used_is_pinned(path: Path) -> None:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_least_permissions(path: Path) -> None:
-    """Nothing for the workflow, reading for its jobs."""
+    """Nothing for the workflow, reading for its jobs; the one that publishes proves who it is, in an environment of its own, and reads no contents."""
     content = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert content["permissions"] == {}
-    assert all(job["permissions"] == {"contents": "read"} for job in content["jobs"].values())
+    publishing = {"id-token": "write", "attestations": "write"}
+    for job in content["jobs"].values():
+        assert job["permissions"] == (publishing if "environment" in job else {"contents": "read"})
+    environments = [job for job in content["jobs"].values() if "environment" in job]
+    assert len(environments) == (path.name == "release.yml")
 
 
 def test_every_input_is_used_and_documented() -> None:
