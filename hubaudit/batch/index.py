@@ -112,6 +112,8 @@ def _entry(line: bytes, offset: int) -> Entry | None:
         name, state, position = row["name"], row["state"], row["position"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    if isinstance(name, str) and isinstance(state, str) and isinstance(position, int):
+    if not isinstance(position, int) or not -(2**63) <= position < 2**63:
+        return None
+    if isinstance(name, str) and isinstance(state, str) and state.isprintable():  # half a character is not
         return Entry(name, offset, state, position)
     return None

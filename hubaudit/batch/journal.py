@@ -165,7 +165,9 @@ def _agree(path: Path, plan: Plan) -> None:
     if path.exists():
         try:
             kept = json.loads(path.read_bytes())
-        except ValueError:
+            if not isinstance(kept, dict):
+                raise ValueError("no object")
+        except (ValueError, RecursionError):
             raise UsageError(f"`{path}` is no plan of a batch", hint="give another directory with -o") from None
         kept.pop("tool", None)
         if kept != json.loads(json.dumps(asked)):

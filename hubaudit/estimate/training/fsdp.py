@@ -164,6 +164,8 @@ def _pieces_of_flat(tensors: tuple[Trained, ...], layers: int, processes: int) -
 def _scaled(part: Component, shard_elements: int, elements: int, version: int) -> Component:
     """``part`` times the share of elements that a process has."""
     *wheres, source = part.sources
+    if not elements:
+        return part
     return replace(
         part,
         **{name: -(-getattr(part, name) * shard_elements // elements) for name in ("bytes", "low_bytes", "high_bytes")},
