@@ -76,6 +76,10 @@ def layer_memory(
     mixed = _attention(block, flow, kernel, targets) if mixer is None else _mixer(block, flow, kernel, targets, mixer)
     saved = norm_saved(block, flow).times(block.norms) + mixed + mlp
     saved += Amount.of(block.dropouts, "tokens", _HIDDEN)
+    if (
+        flow.has_magnitudes
+    ):  # results of the base and of the adapter, for the magnitudes' gradient (peft 0.21.2 tuners/lora/dora.py)
+        saved += Amount.of(flow.inner + _FLOAT, "tokens", "adapted_outputs")
     backward = (
         _attention_temporary(flow, kernel)
         if mixer is None
@@ -118,6 +122,8 @@ def _shared_input(flow: Flow, width: str, adapted: int, products: int, wide: int
         return Amount.of(_BF16 * products if flow.casts and wide > _BF16 else once, "tokens", width)
     if not adapted:
         return Amount()
+    if flow.drops:  # its mask in bytes, and the dropped copy, for each
+        return Amount.of((flow.adapter + 1) * adapted, "tokens", width)
     if flow.adapter == wide:
         return Amount.of(once, "tokens", width)
     return Amount.of(flow.adapter * adapted, "tokens", width)
@@ -226,8 +232,12 @@ def _mlp_temporary(block: Block, flow: Flow, targets: Targets, width: str | None
     if width is not None:
         # where a bias has a gradient, the sum over tokens takes as much as two float32 values each, when one of the two is free again
         made += Amount.of(2 * (_FLOAT if block.bias_sums and flow.is_trained else flow.inner), "tokens", width)
-        if targets.mlp_out and flow.adapter != flow.inner:
+        if targets.mlp_out and flow.adapter != flow.inner and flow.drops:
             made += Amount.of(flow.adapter, "tokens", width)
+    if (
+        flow.has_magnitudes
+    ):  # the sum of base and adapter, scaled, in float32, and the identity whose image is the adapter's weight
+        made += Amount.of(5 * _FLOAT, "tokens", "widest_output") + Amount.of(_FLOAT, _HIDDEN, _HIDDEN)
     if routed:
         made += Amount.of(2 * flow.inner, "tokens", "experts_per_token", "expert_size")
         made += Amount.of(flow.inner, "tokens", "experts_per_token", _HIDDEN)

@@ -62,7 +62,8 @@ class Flow:
     """Bytes of one value of each stream: ``stream`` between layers, ``inner`` of products and attention, ``adapter`` of adapters.
 
     With ``casts`` autocast gives every product a 16-bit cast of its own of an input that is wider. ``is_trained`` is false for the base
-    under adapters: its weights need no gradient, and so autograd keeps no input for it.
+    under adapters: its weights need no gradient, and so autograd keeps no input for it. ``drops``: adapters read a dropped copy of their input each;
+    ``has_magnitudes``: they are DoRA's.
     """
 
     stream: int
@@ -71,6 +72,8 @@ class Flow:
     adapter: int
     casts: bool
     is_trained: bool
+    drops: bool = False
+    has_magnitudes: bool = False
 
 
 @cache
@@ -135,6 +138,8 @@ def flow_of(setting: TrainSetting) -> Flow:
         adapter=compute if recipe.autocast else max(_FLOAT, stream),
         casts=recipe.autocast and stream > compute,
         is_trained=setting.adapters is None,
+        drops=setting.adapters is not None and setting.adapters.has_dropout,
+        has_magnitudes=setting.adapters is not None and setting.adapters.variant == "dora",
     )
 
 

@@ -174,6 +174,17 @@ def targets_of(facts: ModelFacts, setting: TrainSetting) -> Targets:
     return Targets(**counts, names=frozenset(_module(group).rpartition(".")[2] for group in adapted))
 
 
+def adapted_outputs(facts: ModelFacts, setting: TrainSetting) -> tuple[int, int]:
+    """Values that the adapted matrices of one layer make of a token, on average over the layers; and those of the widest matrix."""
+    if setting.adapters is None:
+        return 0, 0
+    side = 1 if facts.model_type in _CONV1D else 0
+    groups = adapted_groups(facts, setting.adapters)
+    widths = [((group.logical_shape or group.shape)[side], group.count) for group in groups]
+    made = sum(width * count for width, count in widths)
+    return -(-made // max(1, facts.layers.value or 1)), max(width for width, _ in widths)
+
+
 def _place(group: TensorGroup) -> str | None:
     name = _module(group).rpartition(".")[2]
     if group.role == "attention":

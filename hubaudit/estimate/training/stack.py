@@ -9,7 +9,7 @@ from hubaudit.estimate.component import Input, given
 from hubaudit.estimate.training.activations import LayerMemory, layer_memory, norm_saved
 from hubaudit.estimate.training.amounts import Amount, largest, total
 from hubaudit.estimate.training.block import Block, Flow, block_of, dimensions, flow_of, kernel_of
-from hubaudit.estimate.training.lora import targets_of
+from hubaudit.estimate.training.lora import adapted_outputs, targets_of
 from hubaudit.estimate.training.losses import Loss, chunk_tokens, loss_of
 from hubaudit.estimate.training.mixers import terms
 from hubaudit.facts.loading import loaded_groups
@@ -92,16 +92,20 @@ def stack_of(facts: ModelFacts, setting: TrainSetting) -> Stack | str:
         return f"a model of no layers ({inputs['layers'].where})"
     kernel = kernel_of(block, flow, setting, inputs)
     inputs["checkpoint_every"] = given(setting.checkpoint_every, "workload")
+    mixed = _mixed(facts, block)
     inputs["checkpoints"] = given(
-        -(-inputs["layers"].value // setting.checkpoint_every), "layers ÷ checkpoint_every, rounded up"
+        -(-sum(mixed.values()) // setting.checkpoint_every), "layers ÷ checkpoint_every, rounded up"
     )
     inputs["chunk_tokens"] = chunk_tokens(setting.loss, inputs)
+    outputs, widest = adapted_outputs(facts, setting)
+    inputs["adapted_outputs"] = given(outputs, "rows of all adapted matrices ÷ layers")
+    inputs["widest_output"] = given(widest, "rows of the widest adapted matrix")
     inputs["largest_matrix"] = given(_largest_matrix(facts), "shapes of the linear layers")
     targets = targets_of(facts, setting)
     routed = _routed_layers(facts)
     layers = []
-    for mixer, mixed in _mixed(facts, block).items():
-        for kind, count, has_experts in _kinds(routed, mixed):
+    for mixer, number in mixed.items():
+        for kind, count, has_experts in _kinds(routed, number):
             name = "layers" if count == inputs["layers"].value else f"{mixer or 'attention'}_{kind}"
             inputs.setdefault(name, given(count, "layer plan and shapes of the experts"))
             has_dense = not has_experts or _has_shared_mlp(facts)

@@ -86,7 +86,7 @@ def _of_stage(facts: ModelFacts, setting: TrainSetting, stage: int) -> Estimate:
         return _moments_under(facts, held, stack, setting, other)
 
     omitted = (Omission(id="activations", reason=stack),) if isinstance(stack, str) else ()
-    said = (*setting.assumptions, *_said(stack, setting), *_not_counted(setting), *_offloaded(shares))
+    said = (*setting.assumptions, *_said(stack, setting), *_offloaded(shares))
     made = estimate_at_worst(moments_under(shares), assumptions=(*said, *_ranks(sharing, stage)), omitted=omitted)
     return replace(made, stages=tuple(stage_shares(shares, moments_under)))
 
@@ -112,16 +112,6 @@ def _ranks(sharing: Sharing, stage: int) -> Iterator[str]:
     if sharing.pp > 1:
         where = "first" if stage == 0 else "last"
         yield f"{sharing.pp} pipeline stages under 1F1B, micro-batches are those of --grad-accum; the {where} stage is the fullest ({PARALLEL['pipeline']})"
-
-
-def _not_counted(setting: TrainSetting) -> Iterator[str]:
-    """What the activations of adapters lack, so that nobody takes the figure for more than it is."""
-    if setting.adapters is None:
-        return
-    if setting.adapters.has_dropout:
-        yield "masks and outputs of the adapters' dropout are not counted: the activations are a lower bound"
-    if setting.adapters.variant == "dora":
-        yield "what DoRA keeps for its magnitudes beside LoRA is not counted: the activations are a lower bound"
 
 
 def _offloaded(shares: Shares) -> Iterator[str]:

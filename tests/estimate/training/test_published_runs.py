@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import re
 import tomllib
 from typing import Any
 
@@ -101,8 +103,43 @@ def test_peft_method_comparison(run: dict[str, Any]) -> None:
     assert abs(run["mean_allocated_bytes"] - states - PEFT["offset_mib"] * 2**20) < 60 * 2**20
 
 
-def test_the_table_of_accuracy_is_todays() -> None:
-    """Regenerating docs/training-accuracy.md changes nothing (python tools/training_accuracy.py writes it)."""
+CORPUS = ROOT.parent / "shared" / "corpus" / "peft_identity.tsv"
+
+
+def _corpus_runs() -> list[dict[str, str]]:
+    """Rows of PEFT's method comparison that are full fine-tuning or a LoRA whose adapters' sizes say its kind; none without the corpus."""
+    if not CORPUS.exists():
+        return []
+    with CORPUS.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t"))
+    return [row for row in rows if re.search(r"peft=(LORA|FULL) ", row["settings"])]
+
+
+@pytest.mark.skipif(not CORPUS.exists(), reason="the corpus of published figures is not here")
+@pytest.mark.parametrize("run", _corpus_runs(), ids=lambda run: run["run"])
+def test_peft_identity_of_the_corpus(run: dict[str, str]) -> None:
+    """Weights, gradients and states within 60 MiB of the measured mean less the offset, where our parameters are those that the run trained."""
+    said = run["settings"]
+    rank = re.search(r"r=(\d+) target", said)
+    targets = ",".join(re.findall(r"'(\w+)'", said)) or None
+    asked = {"lora": int(rank[1]), "lora_targets": targets} if rank else {}
+    sizes = {}
+    for variant in ("lora", "dora") if rank else (None,):
+        held = standing(
+            facts_from(PEFT["config"]),
+            settle_training(
+                facts_from(PEFT["config"]), Workload(mode="train", recipe="bf16", lora_variant=variant, **asked)
+            ),  # type: ignore[arg-type]
+        )
+        assert held is not None
+        sizes[elements_of(held.trained)] = sum(part.bytes for part in held.components)
+    trained = int(run["trainable"])
+    if trained not in sizes:
+        pytest.skip("another kind of LoRA, with parameters of its own")
+    assert abs(int(run["avg_allocated_bytes"]) - sizes[trained] - PEFT["offset_mib"] * 2**20) < 60 * 2**20
+
+
+def _accuracy_tool() -> Any:
     import importlib.util
 
     spec = importlib.util.spec_from_file_location("accuracy_tool", ROOT / "tools" / "training_accuracy.py")
@@ -110,4 +147,20 @@ def test_the_table_of_accuracy_is_todays() -> None:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert module.page() == (ROOT / "docs" / "training-accuracy.md").read_text(encoding="utf-8")
+    return module
+
+
+def test_other_programs_within_their_bands() -> None:
+    """litgpt, torchtune, Unsloth and axolotl: within 15 % of allocated and 25 % of reserved memory; what is not says why in the table."""
+    tool = _accuracy_tool()
+    runs = tool.framework_runs()
+    assert {run["framework"] for run in runs} == {"litgpt", "torchtune", "Unsloth", "axolotl"}
+    for run in runs:
+        error = abs(run["estimate_bytes"] / run["bytes"] - 1)
+        assert error <= tool.band_percent(run) / 100 or run.get("note"), run["name"]
+        assert error <= 0.25, run["name"]
+
+
+def test_the_table_of_accuracy_is_todays() -> None:
+    """Regenerating docs/training-accuracy.md changes nothing (python tools/training_accuracy.py writes it)."""
+    assert _accuracy_tool().page() == (ROOT / "docs" / "training-accuracy.md").read_text(encoding="utf-8")

@@ -1,0 +1,44 @@
+"""Peaks of training steps against traces of the real model code, for every family of fixtures, as they are recorded in fixtures/training."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import pytest
+from fixture_models import ROOT
+
+
+def _tool() -> Any:
+    sys.path.insert(0, str(ROOT))
+    try:
+        return importlib.import_module("tools.training_traces")
+    finally:
+        sys.path.remove(str(ROOT))
+
+
+TOOL = _tool()
+RECORDED = TOOL.recorded()
+
+
+def _within(family: str, case: str, percent: float) -> None:
+    made = TOOL.estimated(family, case)
+    assert not made.omitted
+    assert TOOL.allocated_bytes(made) == pytest.approx(RECORDED[family, case]["peak_bytes"], rel=percent / 100)
+
+
+@pytest.mark.parametrize("family", TOOL.families())
+def test_a_step_is_that_of_the_real_model_code(family: str) -> None:
+    """The most that is alive at once within 2 %, on every family of fixtures."""
+    _within(family, "plain", 2)
+
+
+@pytest.mark.oracle
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("family", ["qwen2-0.5b-instruct", "lfm2-1.2b", "t5-small", "deepseek-v2-lite"])
+def test_recorded_traces_are_those_of_today(family: str) -> None:
+    """A sample, traced anew, gives the recorded bytes."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    assert TOOL.traced_bytes(family, "plain") == RECORDED[family, "plain"]["peak_bytes"]

@@ -1,0 +1,158 @@
+"""Training steps of the real model code on tensors without data, for every family of fixtures: the peak of all storages alive, beside today's estimate.
+
+python -m tools.training_traces record [SECONDS]   trace what fixtures/training/traces.jsonl lacks (needs torch, transformers and peft)
+
+tools/training_accuracy.py makes a table of it. The models are those of the fixtures with few layers and a small vocabulary, so that the activations are
+not hidden behind weights and logits; towers for images are made small, as nothing goes through them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+from hubaudit.estimate.modes import estimate
+from hubaudit.facts.model import understand
+from hubaudit.hub.bundle import read_bundle
+from hubaudit.types import Estimate, RepoSnapshot, Workload
+
+_ROOT = Path(__file__).resolve().parent.parent
+RECORDED = _ROOT / "fixtures" / "training" / "traces.jsonl"
+BATCH, TOKENS, VOCAB = 4, 512, 1024
+#: Types whose plain PyTorch path takes the tokens one by one, and so takes long.
+_SHORT = {"mamba-130m-hf": 32}
+_LAYERS = {"gemma-3-4b-it": 6, "deepseek-v2-lite": 3}
+#: Layers in the rhythm of the whole model.
+_MANY = 4
+_LAYER_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers")
+_TOKEN_KEYS = ("pad_token_id", "eos_token_id", "bos_token_id")
+_TOWER = {"hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "num_attention_heads": 2}
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": ({}, {}),
+    "checkpointing": ({"gradient_checkpointing": "full"}, {"checkpointing": True}),
+    "eager": ({"attention": "eager"}, {"attention": "eager"}),
+    "LoRA": ({"lora": 16, "lora_targets": "all-linear"}, {"lora_rank": 16, "lora_targets": "all-linear"}),
+    "LoRA, dropout": (
+        {"lora": 16, "lora_targets": "all-linear", "lora_dropout": True},
+        {"lora_rank": 16, "lora_targets": "all-linear", "lora_dropout": True},
+    ),
+    "DoRA": (
+        {"lora": 16, "lora_targets": "q_proj,v_proj,up_proj", "lora_variant": "dora"},
+        {"lora_rank": 16, "lora_targets": "q_proj,v_proj,up_proj", "lora_variant": "dora"},
+    ),
+}
+
+
+def families() -> list[str]:
+    """Fixtures that end in a loss over a vocabulary, one for each bundle."""
+    found = sorted((_ROOT / "fixtures" / "bundles").glob("*.json.gz"))
+    names = [path.name.removesuffix(".json.gz") for path in found]
+    return [name for name in names if name != "all-minilm-l6-v2"]  # a sentence encoder has no loss of its own
+
+
+def tokens_of(family: str) -> int:
+    """Tokens of a sequence."""
+    return _SHORT.get(family, TOKENS)
+
+
+def small(family: str) -> dict[str, Any]:
+    """The fixture's config with few layers and a small vocabulary."""
+    snapshot = read_bundle(_ROOT / "fixtures" / "bundles" / f"{family}.json.gz")
+    config: dict[str, Any] = json.loads(json.dumps(dict(snapshot.configs["config.json"])))
+    for name in ("quantization_config", "compression_config"):
+        config.pop(name, None)
+    layers = _LAYERS.get(family, _MANY)
+    for part in (config, config.get("text_config") or {}):
+        _cut(part, layers)
+    if "vision_config" in config:
+        config["vision_config"] |= {"num_hidden_layers": 1, "depth": 1, "fullatt_block_indexes": [0], **_TOWER}
+        if "text_config" in config:
+            config["text_config"]["vocab_size"] = VOCAB
+    return config
+
+
+def _cut(part: dict[str, Any], layers: int) -> None:
+    for name in _LAYER_KEYS:
+        if name in part:
+            part[name] = layers
+    if part.get("layer_types"):
+        part["layer_types"] = part["layer_types"][:layers]
+    if "full_attn_idxs" in part:
+        part["full_attn_idxs"] = [at for at in part["full_attn_idxs"] if at < layers]
+    if "vocab_size" in part:
+        part["vocab_size"] = VOCAB
+    if part.get("max_window_layers"):
+        part["max_window_layers"] = layers
+    for name in _TOKEN_KEYS:
+        if part.get(name) is not None:
+            part[name] = 0
+
+
+def estimated(family: str, case: str) -> Estimate:
+    """Today's estimate of that step."""
+    facts = understand(
+        RepoSnapshot(repo_id=family, revision=None, commit=None, source="local", configs={"config.json": small(family)})
+    )
+    asked = CASES[case][0]
+    return estimate(
+        facts,
+        Workload(mode="train", recipe="bf16", batch_size=BATCH, sequence_tokens=tokens_of(family), **asked),
+    )
+
+
+def allocated_bytes(made: Estimate) -> int:
+    """The estimate without what is no tensor of the program: the CUDA context and cuBLAS's workspaces."""
+    return made.total_bytes - sum(
+        part.bytes for part in made.components if part.category == "Context" or part.id == "workspace"
+    )
+
+
+def traced_bytes(family: str, case: str) -> int:
+    """The most that is alive at once in two steps: storages, and what kernels of CUDA take beside their results (compute capability 8.0)."""
+    from hubaudit.exact.device import device_of_capability
+    from hubaudit.exact.events import Alloc, Free, Scratch
+    from hubaudit.exact.plan import Plan
+    from hubaudit.exact.scenario import run
+
+    plan = Plan(mode="train", batch_size=BATCH, tokens=tokens_of(family), **CASES[case][1])
+    sizes: dict[int, int] = {}
+    alive = most = 0
+    for event in run(small(family), plan, device_of_capability("8.0")).trace().events:
+        if isinstance(event, Alloc):
+            sizes[event.id] = event.bytes
+            alive += event.bytes
+        elif isinstance(event, Free):
+            alive -= sizes.pop(event.id, 0)
+        most = max(most, alive + (sum(event.sizes) if isinstance(event, Scratch) else 0))
+    return most
+
+
+def recorded() -> dict[tuple[str, str], dict[str, Any]]:
+    """Rows by family and case."""
+    rows = (json.loads(line) for line in RECORDED.read_text(encoding="utf-8").splitlines()) if RECORDED.exists() else ()
+    return {(row["family"], row["case"]): row for row in rows}
+
+
+def record(seconds: float) -> None:
+    """Trace what is not there yet, until the time is over; what cannot be traced is a row with the reason."""
+    end, done = time.monotonic() + seconds, recorded()
+    for case in CASES:
+        for family in families():
+            if (family, case) in done or time.monotonic() > end:
+                continue
+            row: dict[str, Any] = {"family": family, "case": case}
+            try:
+                row["peak_bytes"] = traced_bytes(family, case)
+            except Exception as error:  # noqa: BLE001 - any end is a row
+                row["error"] = f"{type(error).__name__}: {' '.join(str(error).split())[:120]}"
+            with RECORDED.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(row) + "\n")
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    record(float(sys.argv[2]) if len(sys.argv) > 2 else float("inf"))
