@@ -81,7 +81,7 @@ def _changed(draw: st.DrawFn, name: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=25, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_only_documented_errors_leave(name: str, data: st.DataObject) -> None:
     """Hypothesis through the same targets: the short way, on every run of the suite."""

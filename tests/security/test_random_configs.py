@@ -21,7 +21,7 @@ from hubaudit.types import Workload
 if TYPE_CHECKING:
     from pathlib import Path
 
-IN_A_FOLDER = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+IN_A_FOLDER = settings(max_examples=60, derandomize=True, suppress_health_check=list(HealthCheck))
 _LEAF = (
     st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats() | st.text(max_size=8) | st.sampled_from(["llama", "auto", "1", "bfloat16", 10**18, 2**63])
 )  # fmt: skip
