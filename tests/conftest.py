@@ -6,6 +6,7 @@ import ipaddress
 import itertools
 import json
 import os
+import signal
 import socket
 import ssl
 import sys
@@ -38,6 +39,14 @@ FORGOTTEN = (
 )  # fmt: skip
 FORGOTTEN_PREFIXES = ("HUBAUDIT_", "_HUBAUDIT_")
 NO_HARNESSES: dict[str, Any] = {"standardEnvVars": [], "harnesses": {}}
+
+
+@pytest.fixture
+def heeding_interrupts() -> Iterator[None]:
+    """Child processes start with Ctrl-C as in a terminal, even where the tests run in the background of a shell, which ignores it for them."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from hubaudit.exact import eight_bit
@@ -143,10 +145,22 @@ def _uses_kernel(tracer: Tracer, dtype: Any, rows: int, columns: int, width: int
     from unittest.mock import patch
 
     try:
-        from bitsandbytes.backends.cuda import ops
+        with _raw_stream():
+            from bitsandbytes.backends.cuda import ops
     except (ImportError, RuntimeError, AttributeError, OSError):
         return rows == 1
     device = tracer.device
     properties = (device.processors, *device.capability)
+    choice = inspect.unwrap(ops._gemm_4bit_use_custom_cuda)  # it remembers its answers for the one GPU of a process
     with patch.object(ops, "_gpu_dispatch_props", lambda index: properties):
-        return bool(ops._gemm_4bit_use_custom_cuda(0, dtype, rows, columns, width))
+        return bool(choice(0, dtype, rows, columns, width))
+
+
+def _raw_stream() -> AbstractContextManager[object]:
+    """What bitsandbytes' CUDA module takes from torch when it is imported, and never calls here; only CUDA builds have it."""
+    from unittest.mock import patch
+
+    import torch
+
+    name = "_cuda_getCurrentRawStream"
+    return nullcontext() if hasattr(torch._C, name) else patch.object(torch._C, name, None, create=True)

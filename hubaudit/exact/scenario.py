@@ -159,7 +159,10 @@ def _prepared(model: Any, plan: Plan, tracer: Tracer) -> Any:
     if plan.upcasts_base:
         import peft
 
-        model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
+        with patch.object(
+            torch.cuda, "is_available", lambda: True
+        ):  # where there is a GPU it gives cached blocks back at the end
+            model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
         tracer.hold((tensor for _, tensor in building.tensors_in_order(model)), "weights")
     if plan.lora_rank is not None:
         model = _with_adapters(model, plan)

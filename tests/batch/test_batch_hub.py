@@ -166,6 +166,8 @@ def test_failures_are_rows_with_a_reason_and_a_class(
     local_hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each kind as it is; the exit code is the worst one's; what passes by itself is tried again by the next run, the rest is not."""
+    (tmp_path / "away" / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "away" / "a" / "b")  # so that `../..` is a folder without a model
     local_hub.add(one_file())
     local_hub.add(one_file("org/gated", gated="manual"))
     local_hub.add(one_file("org/down"))
@@ -260,6 +262,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, local_hub: LocalHub) 
     assert "60 of 60 models" in run.stderr
 
 
+@pytest.mark.usefixtures("heeding_interrupts")
 def test_ctrl_c_keeps_what_is_done(tmp_path: Path, local_hub: LocalHub) -> None:
     """It ends at once, with 130 and whole lines."""
     names = [f"org/m{number}" for number in range(60)]

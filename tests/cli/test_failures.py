@@ -245,6 +245,7 @@ def test_a_child_process_fails_well(
     assert message in line
 
 
+@pytest.mark.usefixtures("heeding_interrupts")
 def test_an_interrupt_ends_it_soon(local_hub: LocalHub) -> None:
     """Ctrl-C during a wait: one word, 130, no traceback, and nobody waits for a question to be asked again."""
     local_hub.add(one_file())

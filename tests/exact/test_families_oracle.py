@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 _ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.oracle, pytest.mark.filterwarnings("default")]
 
-_OPEN = pytest.mark.xfail(
-    reason="equal where torch is a CUDA build, not where it is a CPU build: the cause is not found yet"
-)
-
 
 @pytest.fixture(name="families")
 def _families() -> Iterator[Any]:
@@ -39,7 +35,7 @@ def _families() -> Iterator[Any]:
     ("family", "way"),
     [
         ("mixtral", "AMP"),
-        pytest.param("qwen2", "QLoRA", marks=_OPEN),
+        ("qwen2", "QLoRA"),
         ("gemma2", "int8"),
         ("llama", "generate"),
         ("bert", "LoRA"),
