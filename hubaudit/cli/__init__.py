@@ -99,11 +99,17 @@ def main() -> None:
     sys.exit(code)
 
 
+def _called() -> str:
+    """The program's name as the user knows it, on which the variable of shell completion depends: ``hf-audit`` is the extension of ``hf``."""
+    name = os.path.splitext(os.path.basename(sys.argv[0]))[0]
+    return name if name == "hf-audit" else "hubaudit"
+
+
 def _run() -> int:
     from hubaudit.cli.failures import report_failure
 
     try:
-        code = cli.main(prog_name="hubaudit", standalone_mode=False)
+        code = cli.main(prog_name=_called(), standalone_mode=False)
     except BaseException as error:  # noqa: BLE001 - the last line of defence: what is no failure of ours is raised again there
         return report_failure(error)
     return code if isinstance(code, int) else 0

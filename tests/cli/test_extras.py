@@ -94,3 +94,14 @@ def test_completion(words: str, wanted: str) -> None:
     }
     done = subprocess.run([sys.executable, "-m", "hubaudit"], capture_output=True, text=True, check=False, env=env)
     assert wanted in re.split(r"[,\n]", done.stdout)
+
+
+def test_completion_of_the_extension(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Under its other name the program answers to the variable of that name."""
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/hf-audit"])
+    monkeypatch.setenv("_HF_AUDIT_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", "hf-audit ca")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert "plain,card" in capsys.readouterr().out
