@@ -1,6 +1,6 @@
 """Models a second, and requests a model, of a batch against the leading peer run model by model on the same local Hub.
 
-    python benchmarks/batch.py [--models 200] [--peer-models 12] [--cached 1000] [--latency 0.08]
+    python benchmarks/batch.py [--models 1000] [--peer-models 12] [--cached 1000] [--latency 0.08]
 
 Needs hubaudit and hf-mem (the peer) in the same environment. The peer is timed twice: as the program that it is, once for each model, and as
 a library in one process, which saves it the imports. Its answer holds the weights only; hubaudit's holds facts, KV cache and the whole
@@ -125,7 +125,7 @@ def batch(source: list[str], folder: Path) -> list[str]:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--models", type=int, default=200, help="models of the cold batch")
+    parser.add_argument("--models", type=int, default=1000, help="models of the cold batch")
     parser.add_argument("--peer-models", type=int, default=12, help="models that the peer is timed on")
     parser.add_argument("--cached", type=int, default=1000, help="models of the warm batch")
     parser.add_argument("--latency", type=float, default=0.08, help="seconds each request waits")
