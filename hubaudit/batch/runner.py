@@ -9,6 +9,7 @@ from queue import Empty, Full, Queue, SimpleQueue
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Protocol
 
+from hubaudit.batch.interrupts import held_interrupts
 from hubaudit.batch.work import failed
 
 if TYPE_CHECKING:
@@ -102,10 +103,12 @@ class Runner:
         """
         feed = _Feed(items, self._window)
         try:
-            while not (feed.is_over and not self._returned and not self._under_way):
-                self._start(feed)
-                self._keep(self._wait())
-                self._watcher.tick(len(self._under_way))
+            with held_interrupts() as heed_interrupt:
+                while not (feed.is_over and not self._returned and not self._under_way):
+                    heed_interrupt()
+                    self._start(feed)
+                    self._keep(self._wait())
+                    self._watcher.tick(len(self._under_way))
             feed.raise_failure()
         except BaseException:
             self._is_over = True

@@ -17,7 +17,7 @@ def report_failure(error: BaseException) -> int:
         return _say(error.code, "", 1) if isinstance(error.code, str) else error.code or 0
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
-    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+    if _is_interruption(error):
         return _say("interrupted", "", INTERRUPTED)
     if isinstance(error, BrokenPipeError):
         os.dup2(
@@ -41,6 +41,16 @@ def report_failure(error: BaseException) -> int:
         "this is a bug; HUBAUDIT_DEBUG=1 shows the traceback, and a bundle (`hubaudit bundle`) makes the best report",
         1,
     )
+
+
+def _is_interruption(error: BaseException) -> bool:
+    """Whether the user stopped the run: Ctrl-C in the middle of a step can make its clean-up fail, and that failure is what arrives."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, (KeyboardInterrupt, click.Abort)):
+            return True
+        cause = cause.__cause__ or cause.__context__
+    return False
 
 
 def say_failure(error: HubauditError) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 import tracemalloc
@@ -212,3 +213,25 @@ def test_memory_does_not_grow_with_the_list(tmp_path: Path) -> None:
 
     most(tmp_path / "warm-up", 50)
     assert most(tmp_path / "long", 3000) < most(tmp_path / "short", 300) + 500_000
+
+
+@pytest.mark.usefixtures("heeding_interrupts")
+def test_ctrl_c_waits_for_the_row_under_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C while rows are being kept: they are kept whole, then the run stops; a second Ctrl-C there does not wait."""
+    keep = Journal.append
+
+    def interrupted(times: int) -> Callable[[Journal, list[Outcome]], None]:
+        def append(journal: Journal, outcomes: list[Outcome]) -> None:
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+            keep(journal, outcomes)
+
+        return append
+
+    for times, rows in ((1, 1), (2, 0)):
+        folder = tmp_path / str(times)
+        monkeypatch.setattr(Journal, "append", interrupted(times))
+        with pytest.raises(KeyboardInterrupt):
+            run(folder, items("only"), audited)
+        assert len(kept(folder)) == rows
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
