@@ -284,13 +284,12 @@ def test_a_bug_is_called_one(capsys: pytest.CaptureFixture[str], monkeypatch: py
 
 def test_a_clean_up_that_ctrl_c_broke_is_an_interruption() -> None:
     """What fails because Ctrl-C came in its middle ends as Ctrl-C does."""
-    try:
+    with pytest.raises(ValueError, match="within a transaction") as broken:
         try:
             raise KeyboardInterrupt
         finally:
             raise ValueError("a transaction within a transaction")
-    except ValueError as error:
-        assert report_failure(error) == 130
+    assert report_failure(broken.value) == 130
 
 
 @pytest.mark.parametrize(
