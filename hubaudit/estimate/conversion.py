@@ -30,7 +30,8 @@ class Conversion:
 
     ``parts`` are the bytes of the tensors that come of one weight, ``parts_beside_kept`` of those beside one that is too small for the method's
     blocks, as formulas. ``skip_modules`` are the user's, ``None`` where the class's own keys hold. ``compute_dtype`` is what 4-bit layers of
-    bitsandbytes multiply in.
+    bitsandbytes multiply in. Where there are ``blocks``, only what lies under the first of them that the model has is converted. ``exact_bits`` is the
+    width of the load dtypes with which libraries were compared, and ``untold_types`` are model types of which a library makes more than is told here.
     """
 
     name: str
@@ -47,6 +48,9 @@ class Conversion:
     matches_weight: bool
     takes_subclasses: bool
     only: tuple[str, ...]
+    blocks: tuple[str, ...]
+    exact_bits: int | None
+    untold_types: frozenset[str]
     is_calibrated: bool
     compute_dtype: str | None
     threshold: float
@@ -124,6 +128,9 @@ def conversion_of(workload: Workload) -> Conversion | None:
         matches_weight=row.get("matches") == "weight",
         takes_subclasses=row.get("takes_subclasses", False),
         only=tuple(row.get("only", ())),
+        blocks=tuple(row.get("blocks", ())),
+        exact_bits=row.get("exact_bits"),
+        untold_types=frozenset(row.get("untold_types", ())),
         is_calibrated=row.get("calibrated", False),
         compute_dtype=_dtype(workload.bnb_4bit_compute_dtype or "float32", _COMPUTE, "compute dtype")[0]
         if is_four_bit

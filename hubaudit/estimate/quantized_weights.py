@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
+from hubaudit.data.dtypes import bits_of
 from hubaudit.errors import UsageError
 from hubaudit.estimate.component import component, given
 from hubaudit.estimate.conversion import kept_by
@@ -79,8 +80,13 @@ def split(facts: ModelFacts, conversion: Conversion, dtype: str) -> Split | None
     is_built = is_built_so(facts)
     weights = _modules(facts) if is_built else _by_role(groups)
     kept = kept_by(tuple(keys))
+    block = _block(conversion, weights)
     chosen = [
-        weight for weight in weights if weight.kind in conversion.kinds and not kept(_called(weight.name, conversion))
+        weight
+        for weight in weights
+        if weight.kind in conversion.kinds
+        and not kept(_called(weight.name, conversion))
+        and weight.name.startswith(block or "")
     ]
     converted = [weight for weight in chosen if conversion.fits_blocks(weight.rows, weight.columns)]
     taken = {weight.name for weight in converted}
@@ -92,7 +98,7 @@ def split(facts: ModelFacts, conversion: Conversion, dtype: str) -> Split | None
         kept_parameters=total - sum(weight.count * weight.elements for weight in converted) - float32_parameters,
         float32_parameters=float32_parameters,
         integer_bytes=sum(group.stored_bytes for group in integers),
-        is_certain=is_built and are_known,
+        is_certain=is_built and are_known and block is not None and _was_compared(conversion, facts, dtype),
     )
 
 
@@ -151,6 +157,20 @@ def _added(formula: str, weights: tuple[Matrix, ...], conversion: Conversion, dt
     for weight in weights:
         alike[weight.matrices, weight.rows, weight.columns] += weight.count
     return sum(count * bytes_of(formula, one_of[shape], conversion, dtype_bytes) for shape, count in alike.items())
+
+
+def _block(conversion: Conversion, weights: list[Matrix]) -> str | None:
+    """The start of the names of the modules that are looked at; ``None`` where the library would have to be told."""
+    if not conversion.blocks:
+        return ""
+    return next(
+        (block for block in conversion.blocks if any(weight.name.startswith(block) for weight in weights)), None
+    )
+
+
+def _was_compared(conversion: Conversion, facts: ModelFacts, dtype: str) -> bool:
+    """Whether real modules of the library were compared for such a model in such a dtype."""
+    return conversion.exact_bits in (None, bits_of()[dtype]) and facts.model_type not in conversion.untold_types
 
 
 def _called(weight: str, conversion: Conversion) -> str:

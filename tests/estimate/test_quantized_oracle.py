@@ -157,8 +157,13 @@ def test_every_tensor_of_bitsandbytes_to_the_byte(name: str, how: str, saved: An
 
 @pytest.mark.parametrize("model_type", described_model_types())
 def test_the_converted_modules_are_those_that_transformers_converts(model_type: str) -> None:
-    """Class defaults of every described model type: the modules that become layers of bitsandbytes are the predicted ones."""
+    """Class defaults of every described model type: the modules that bitsandbytes, AWQ and GPTQ (optimum) convert are the predicted ones."""
     facts, model = _of_class_defaults(model_type)
+    tied = {name.removesuffix(".weight") for name in model.all_tied_weights_keys}
+    for quant, theirs in (("awq", _converted_by_awq(model)), ("gptq", _converted_by_optimum(model))):
+        found = _split(facts, None, quant)
+        if found.is_certain and theirs is not None:
+            assert _names(found) == theirs - tied, quant
     found = _split(facts, None)
     if found.is_certain:
         assert _names(found) == _converted_by_transformers(model, None)
@@ -175,8 +180,8 @@ def test_a_skip_list_takes_the_place_of_what_is_kept_by_default(model_type: str)
     assert _names(found) == _converted_by_transformers(model, skip) - tied
 
 
-def _split(facts: ModelFacts, skip: tuple[str, ...] | None) -> Split:
-    conversion = conversion_of(Workload(quant="int8", llm_int8_skip_modules=skip))
+def _split(facts: ModelFacts, skip: tuple[str, ...] | None, quant: str = "int8") -> Split:
+    conversion = conversion_of(Workload(quant=quant, llm_int8_skip_modules=skip))
     assert conversion is not None
     found = split(facts, conversion, "BF16")
     assert found is not None
@@ -212,6 +217,120 @@ def _converted_by_transformers(model: Any, skip: list[str] | None) -> set[str]:
     config = transformers.BitsAndBytesConfig(load_in_8bit=True)
     replaced = replace_with_bnb_linear(model, modules_to_not_convert=keys, quantization_config=config)
     return {name for name, module in replaced.named_modules() if isinstance(module, bitsandbytes.nn.Linear8bitLt)}
+
+
+def _converted_by_awq(model: Any) -> set[str]:
+    """What ``replace_with_awq_linear`` takes, by its own condition; the library is not needed for that."""
+    from transformers.quantizers.base import HfQuantizer
+    from transformers.quantizers.quantizers_utils import should_convert_module
+
+    keys = HfQuantizer.get_modules_to_not_convert(model, None, model._keep_in_fp32_modules, add_default_skips=True)
+    linear = (name for name, module in model.named_modules() if isinstance(module, torch.nn.Linear))
+    return {name for name in linear if should_convert_module(name, keys)}
+
+
+def _converted_by_optimum(model: Any) -> set[str] | None:
+    """The layers that optimum exchanges when transformers loads a GPTQ checkpoint; ``None`` without optimum, and where it refuses."""
+    try:
+        from optimum.gptq.utils import get_block_name_with_pattern, get_layers
+    except ImportError:
+        return None
+    try:
+        return set(get_layers(model, prefix=get_block_name_with_pattern(model)))
+    except ValueError:
+        return None
+
+
+#: Widths that groups of 32 divide, with biases and without, tied and untied, experts.
+_OF_GROUPS = {"hidden_size": 128, "intermediate_size": 192, "head_dim": 32}
+PACKABLE: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama-untied": ("LlamaForCausalLM", TEXT | _OF_GROUPS | {"tie_word_embeddings": False}),
+    "qwen2-tied": ("Qwen2ForCausalLM", TEXT | _OF_GROUPS | {"tie_word_embeddings": True}),
+    "qwen3-moe": ("Qwen3MoeForCausalLM", TEXT | _OF_GROUPS | EXPERTS),
+    "opt": ("OPTForCausalLM", {"hidden_size": 64, "ffn_dim": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "vocab_size": 97, "word_embed_proj_dim": 64}),
+}  # fmt: skip
+#: What gptqmodel is asked for: kernels in plain torch, which run on a CPU.
+PACKED_BY: dict[str, tuple[str, dict[str, Any]]] = {
+    "gptq": ("GPTQConfig", {"bits": 4, "desc_act": False, "backend": "torch"}),
+    "gptq-int8": ("GPTQConfig", {"bits": 8, "desc_act": True, "backend": "torch"}),
+    "awq": ("AwqConfig", {"bits": 4, "backend": "torch_awq"}),
+}
+
+
+@pytest.mark.parametrize("group", [32, 64])
+@pytest.mark.parametrize("quant", PACKED_BY)
+@pytest.mark.parametrize("name", PACKABLE)
+def test_every_tensor_of_gptq_and_awq_to_the_byte(name: str, quant: str, group: int, tmp_path: Path) -> None:
+    """A packed checkpoint loaded by transformers with gptqmodel on the CPU: every tensor of each converted module, and all weights together.
+
+    Tables of shifts that the plain kernel makes for itself, 64 bytes a module, are no part of it.
+    """
+    pytest.importorskip("gptqmodel", reason="tox -e quantizers has it")
+    class_name, said = PACKABLE[name]
+    config_class, asked = PACKED_BY[quant]
+    how = getattr(transformers, config_class)(group_size=group, **asked)
+    loaded = _packed_and_loaded(class_name, said, how, tmp_path)
+    theirs = {
+        f"{path}.weight": {
+            f"{part}_bytes": stored(tensor) for part, tensor in module.state_dict().items() if part != "bias"
+        }
+        for path, module in loaded.named_modules()
+        if type(module).__module__.startswith("gptqmodel")
+    }
+    made_class = getattr(transformers, class_name)
+    config = made_class.config_class(**json.loads(json.dumps(said)))
+    facts = understand(made(json.loads(config.to_json_string(use_diff=False)) | {"architectures": [class_name]}))
+    workload = Workload(quant=quant, quant_group_size=group, dtype="bf16")
+    conversion = conversion_of(workload)
+    assert conversion is not None
+    found = split(facts, conversion, "BF16")
+    assert found is not None
+    assert theirs == {
+        weight.name: {part: bytes_of(formula, weight, conversion, 2) for part, formula in conversion.parts.items()}
+        for weight in found.converted
+    }
+    weights = next(part for part in estimate(facts, workload).components if part.id == "weights")
+    others = {parameter.data_ptr(): stored(parameter) for parameter in loaded.parameters()}
+    biases = sum(
+        stored(module.bias)
+        for path, module in loaded.named_modules()
+        if f"{path}.weight" in theirs and getattr(module, "bias", None) is not None
+    )
+    assert weights.bytes == sum(sum(sizes.values()) for sizes in theirs.values()) + sum(others.values()) + biases
+    assert weights.exactness == "exact"
+
+
+def _packed_and_loaded(class_name: str, said: dict[str, Any], how: Any, folder: Path) -> Any:
+    """A checkpoint of zeros in the method's own modules, written and loaded as any other."""
+    from transformers.quantizers.auto import AutoHfQuantizer
+
+    made_class = getattr(transformers, class_name)
+    with torch.device("meta"):
+        model = made_class(made_class.config_class(**json.loads(json.dumps(said)))).to(torch.bfloat16)
+    quantizer = AutoHfQuantizer.from_config(how, pre_quantized=True)
+    quantizer.preprocess_model(model, device_map={"": "cpu"})
+    model = model.to_empty(device="cpu")
+    with torch.no_grad():
+        for tensor in (*model.parameters(), *model.buffers()):
+            tensor.zero_()
+    model.config.quantization_config = how
+    model.hf_quantizer = quantizer
+    model.save_pretrained(folder)
+    return made_class.from_pretrained(folder, device_map="cpu", dtype=torch.bfloat16)
+
+
+def test_mxfp4_experts_are_those_of_transformers() -> None:
+    """The packed tensors that transformers declares for gpt-oss's experts; the scales lie in objects of a kernel and are seen in real headers only."""
+    from transformers.integrations.mxfp4 import Mxfp4GptOssExperts
+
+    config = transformers.GptOssConfig(hidden_size=96, intermediate_size=64, num_local_experts=3)
+    with torch.device("meta"):
+        experts = Mxfp4GptOssExperts(config)
+    conversion = conversion_of(Workload(quant="mxfp4"))
+    assert conversion is not None
+    for name, rows, columns in (("gate_up_proj", 128, 96), ("down_proj", 96, 64)):
+        weight = Matrix(name=name, kind="experts", rows=rows, columns=columns, matrices=3)
+        assert bytes_of(conversion.parts["packed_bytes"], weight, conversion, 2) == getattr(experts, name).nbytes
 
 
 def _bytes_inside(tensor: Any) -> dict[str, int]:
