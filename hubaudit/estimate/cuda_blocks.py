@@ -33,28 +33,33 @@ def block_rounding(facts: ModelFacts, dtype: str, *, pool_is_warmed: bool) -> Co
 
     Where the pool was warmed with one request for all, every block is cut out of it; else each tensor asks for a segment where none has room.
     """
-    sizes = list(_tensor_sizes(facts, dtype))
-    if not sizes or len(sizes) > _MOST_TENSORS:
+    runs = tuple(_tensor_sizes(facts, dtype))
+    tensors = sum(count for _, count in runs)
+    if not 0 < tensors <= _MOST_TENSORS:
         return None
-    blocks = sum(map(_rounded, sizes)) if pool_is_warmed else _allocated(sizes)
+    if pool_is_warmed:
+        blocks = sum(count * _rounded(size) for size, count in runs)
+    else:
+        blocks = _allocated(size for size, count in runs for _ in range(count))
     inputs = {
-        "block_bytes": given(blocks, f"blocks of {len(sizes):,} tensors, one after another"),
-        "weights_bytes": given(sum(sizes), "the same tensors' own bytes"),
+        "block_bytes": given(blocks, f"blocks of {tensors:,} tensors, one after another"),
+        "weights_bytes": given(sum(count * size for size, count in runs), "the same tensors' own bytes"),
     }
     formula = "block_bytes - weights_bytes"
     return component("fragmentation", "Fragmentation", formula, inputs, exactness="formula", source=_SOURCE)
 
 
-def _tensor_sizes(facts: ModelFacts, dtype: str) -> Iterable[int]:
+def _tensor_sizes(facts: ModelFacts, dtype: str) -> Iterable[tuple[int, int]]:
+    """The bytes of a tensor, and how many of that size follow one another."""
     width = bits_of()[dtype]
     if is_built_so(facts):
-        yield from (prod(tensor.shape) * width // 8 for tensor in facts.built)
+        yield from ((prod(tensor.shape) * width // 8, 1) for tensor in facts.built)
         return
     for group in loaded_groups(facts):
         if group.parameters is None or not group.count:
             continue
         size = group.parameters // group.count * width // 8 if converts(group) else group.stored_bytes // group.count
-        yield from (size for _ in range(min(group.count, _MOST_TENSORS + 1)))
+        yield size, group.count
 
 
 def _rounded(size_bytes: int) -> int:

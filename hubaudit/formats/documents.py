@@ -93,10 +93,13 @@ def parse_index(content: bytes, path: str) -> WeightIndex:
     if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
         raise MalformedFileError(path, "has no `weight_map` from tensor names to shard names")
     folder = path[: path.rfind("/") + 1]
-    shards: dict[str, str] = {tensor: f"{folder}{shard}" for tensor, shard in weight_map.items()}
-    for shard in set(shards.values()):
+    paths = {
+        shard: f"{folder}{shard}" for shard in dict.fromkeys(weight_map.values())
+    }  # one text for all the tensors of a shard
+    for shard in paths.values():
         if not is_repo_path(shard):
             raise MalformedFileError(path, f"names a shard outside the repository: {shown(shard)}")
+    shards = {tensor: paths[shard] for tensor, shard in weight_map.items()}
     return WeightIndex(path=path, total_size_bytes=declared_total(index.get("metadata")), weight_map=shards)
 
 

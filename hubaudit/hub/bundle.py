@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import zlib
 from dataclasses import replace
@@ -27,7 +26,7 @@ from hubaudit.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from hubaudit.types import Source
@@ -38,15 +37,42 @@ MAX_BUNDLE_BYTES = 512_000_000
 
 def write_bundle(snapshot: RepoSnapshot, path: Path) -> None:
     """Write ``snapshot`` to ``path``, gzipped where the name ends in ``.gz``; the file appears whole or not at all."""
-    text = json.dumps(_to_json(snapshot), separators=(",", ":")).encode("ascii")
-    if path.name.endswith(".gz"):
-        text = gzip.compress(text, compresslevel=6, mtime=0)
+    pieces = _pieces(_to_json(snapshot))
     draft = path.with_name(f".{token_hex(8)}.part")
     try:
-        draft.write_bytes(text)
+        with draft.open("wb") as file:
+            file.writelines(_gzipped(pieces) if path.name.endswith(".gz") else pieces)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _pieces(bundle: dict[str, Any]) -> Iterator[bytes]:
+    """The bundle as JSON, a weight file or an index at a time: the text of a million tensors would take as much memory as they do."""
+    before = b"{"
+    for key, value in bundle.items():
+        yield before + _dumped(key) + b":"
+        if isinstance(value, list):
+            yield b"["
+            for at, item in enumerate(value):
+                yield b"," + _dumped(item) if at else _dumped(item)
+            yield b"]"
+        else:
+            yield _dumped(value)
+        before = b","
+    yield b"}"
+
+
+def _dumped(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode("ascii")
+
+
+def _gzipped(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Without a time, so that equal bundles are equal files."""
+    packer = zlib.compressobj(6, wbits=31)
+    for piece in pieces:
+        yield packer.compress(piece)
+    yield packer.flush()
 
 
 def read_bundle(path: Path, *, source: Source = "bundle") -> RepoSnapshot:
