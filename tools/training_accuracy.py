@@ -50,9 +50,7 @@ Two training steps in bf16 with fused AdamW of each fixture's own class, four la
 tensors without data (`tools/training_traces.py`; torch 2.13, transformers 5.23, kernels of compute capability 8.0): by how much the estimated peak of one step is off
 from the most that was alive at once.
 
-Held to 2 %: the first column. Beyond 2 % elsewhere, and not explained to the byte yet: plain attention scores (`eager`) in models with dropout or few attention layers,
-where the estimate adds what the last layer does not hold together; T5 with checkpointing or adapters; adapters of gpt-oss, Phi-3 and LFM2, whose mixers' and fused
-matrices' inputs are counted roughly. PEFT's adapters on fused experts do not run on tensors without data, and PEFT refuses Mamba's `out_proj`.
+Held to 2 %: every cell. What could not be traced says why: PEFT has no dropout before adapters on fused experts and refuses Mamba's `out_proj`; DoRA is traced on a sample.
 
 """
 

@@ -1,6 +1,6 @@
 """Training steps of the real model code on tensors without data, for every family of fixtures: the peak of all storages alive, beside today's estimate.
 
-python -m tools.training_traces record [SECONDS]   trace what fixtures/training/traces.jsonl lacks (needs torch, transformers and peft)
+python -m tools.training_traces record [SECONDS [CASE …]]   trace what fixtures/training/traces.jsonl lacks (needs torch, transformers and peft)
 
 tools/training_accuracy.py makes a table of it. The models are those of the fixtures with few layers and a small vocabulary, so that the activations are
 not hidden behind weights and logits; towers for images are made small, as nothing goes through them.
@@ -35,6 +35,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),
     "checkpointing": ({"gradient_checkpointing": "full"}, {"checkpointing": True}),
     "eager": ({"attention": "eager"}, {"attention": "eager"}),
+    "AMP": ({"recipe": "amp"}, {"dtype": "fp32", "autocast": "bf16"}),
     "LoRA": ({"lora": 16, "lora_targets": "all-linear"}, {"lora_rank": 16, "lora_targets": "all-linear"}),
     "LoRA, dropout": (
         {"lora": 16, "lora_targets": "all-linear", "lora_dropout": True},
@@ -100,7 +101,7 @@ def estimated(family: str, case: str) -> Estimate:
     asked = CASES[case][0]
     return estimate(
         facts,
-        Workload(mode="train", recipe="bf16", batch_size=BATCH, sequence_tokens=tokens_of(family), **asked),
+        Workload(mode="train", batch_size=BATCH, sequence_tokens=tokens_of(family), **({"recipe": "bf16"} | asked)),
     )
 
 
@@ -137,10 +138,10 @@ def recorded() -> dict[tuple[str, str], dict[str, Any]]:
     return {(row["family"], row["case"]): row for row in rows}
 
 
-def record(seconds: float) -> None:
+def record(seconds: float, cases: list[str] | None = None) -> None:
     """Trace what is not there yet, until the time is over; what cannot be traced is a row with the reason."""
     end, done = time.monotonic() + seconds, recorded()
-    for case in CASES:
+    for case in CASES if cases is None else cases:
         for family in families():
             if (family, case) in done or time.monotonic() > end:
                 continue
@@ -155,4 +156,4 @@ def record(seconds: float) -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    record(float(sys.argv[2]) if len(sys.argv) > 2 else float("inf"))
+    record(float(sys.argv[2]) if len(sys.argv) > 2 else float("inf"), sys.argv[3:] or None)

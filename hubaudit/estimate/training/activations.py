@@ -39,7 +39,8 @@ DIVIDED_SIZES = frozenset(
 class LayerMemory:
     """One layer: what is kept from forward to backward, and the most that backward holds beside it, in MLP and attention.
 
-    ``mlp`` is the part of ``saved`` that is free again when attention's backward runs.
+    ``mlp`` is the part of ``saved`` that is free again when attention's backward runs; ``cached`` what the cache of keys and values, which a training forward fills
+    unless it is told not to, holds beside ``saved``.
     """
 
     saved: Amount
@@ -47,6 +48,8 @@ class LayerMemory:
     mlp_temporary: Amount
     attention_temporary: Amount
     boundary: Amount
+    cached: Amount
+    adapting: Amount
 
     def along_sequence(self) -> LayerMemory:
         """With sequence parallel: what tensor parallel leaves whole is divided along the sequence."""
@@ -72,7 +75,9 @@ def layer_memory(
     width = "shared_size" if routed else "intermediate_size"
     dense = dense and block.mlp != "none"
     mlp = total([_dense_mlp(block, flow, targets, width)] if dense else [])
-    mlp += total([_experts(flow), terms(block.router, flow), terms(block.experts_keep, flow)] if routed else [])
+    mlp += total(
+        [_experts(flow, targets), terms(block.router, flow), terms(block.experts_keep, flow)] if routed else []
+    )
     mixed = _attention(block, flow, kernel, targets) if mixer is None else _mixer(block, flow, kernel, targets, mixer)
     saved = norm_saved(block, flow).times(block.norms) + mixed + mlp
     saved += Amount.of(block.dropouts, "tokens", _HIDDEN)
@@ -81,7 +86,7 @@ def layer_memory(
     ):  # results of the base and of the adapter, for the magnitudes' gradient (peft 0.21.2 tuners/lora/dora.py)
         saved += Amount.of(flow.inner + _FLOAT, "tokens", "adapted_outputs")
     backward = (
-        _attention_temporary(flow, kernel)
+        _attention_temporary(block, flow, kernel)
         if mixer is None
         else by_kernel(mixer_named(mixer), "temporary", kernel, flow)
     )
@@ -91,6 +96,8 @@ def layer_memory(
         mlp_temporary=_mlp_temporary(block, flow, targets, width if dense else None, routed=routed),
         attention_temporary=backward,
         boundary=Amount.of(flow.stream, "tokens", _HIDDEN),
+        cached=_cached(block, flow) if mixer is None else Amount(),
+        adapting=_adapting(block, flow, targets, width if dense else None, mlp),
     )
 
 
@@ -105,11 +112,19 @@ def norm_saved(block: Block, flow: Flow, width: str = _HIDDEN, heads: str | None
         return Amount.of(read, "tokens", width) + Amount.of(2 * _FLOAT, *rows)
     normed = _FLOAT if block.norm in ("rms_plus_one", "rms_wide") else read
     if block.norm == "rms_stream":  # T5: the product with the root takes the stream itself
-        return Amount.of(_FLOAT + read + (read if flow.is_trained else 0), "tokens", width) + Amount.of(_FLOAT, *rows)
+        copy = _FLOAT if read < _FLOAT else 0
+        return Amount.of(copy + read + (read if flow.is_trained else 0), "tokens", width) + Amount.of(_FLOAT, *rows)
     kept = Amount.of(_FLOAT + (normed if flow.is_trained else 0), "tokens", width)
     if block.norm == "rms_plus_one":  # the sum 1 + weight is a tensor of its own
         kept += Amount.of(_FLOAT, _HIDDEN if heads is None else "head_dim")
     return kept + Amount.of(_FLOAT, *rows)
+
+
+def norm_temporary(block: Block, flow: Flow) -> Amount:
+    """What the backward pass of one norm over the stream holds: torch's own kernel its result, a chain of operations five float32 gradients at once."""
+    if block.norm == "layer":
+        return Amount.of(2 * flow.stream, "tokens", _HIDDEN)
+    return Amount.of(5 * _FLOAT, "tokens", _HIDDEN)
 
 
 def _shared_input(flow: Flow, width: str, adapted: int, products: int, wide: int, *, is_kept: bool = False) -> Amount:
@@ -145,12 +160,7 @@ def _attention(block: Block, flow: Flow, kernel: str, targets: Targets) -> Amoun
     elif kernel == "math":
         saved = Amount.of(3 * _FLOAT, *query) + Amount.of(_FLOAT, *scores)
     else:
-        softmax = inner if block.softmax_is_native or inner == _FLOAT else _FLOAT + inner
-        saved = Amount.of(3 * inner, *query) + Amount.of(softmax, *scores)
-        if block.softcap:
-            saved += Amount.of(inner, *scores)
-        if block.dropouts:
-            saved += Amount.of(1 + inner, *scores)
+        saved = Amount.of(3 * inner, *query) + Amount.of(_score_bytes(block, flow), *scores)
     saved += _copies(block, flow, kernel)
     if block.qk_norm:
         saved += norm_saved(block, flow, "query_size", "attention_heads") + norm_saved(
@@ -174,16 +184,40 @@ def _copies(block: Block, flow: Flow, kernel: str) -> Amount:
     return made
 
 
+def _cached(block: Block, flow: Flow) -> Amount:
+    """Under autocast rotary positions are float32 and make keys so, and the cache makes values as wide as keys; attention reads casts."""
+    if not flow.casts or block.rope == "none":
+        return Amount()
+    return Amount.of(2 * _FLOAT, "tokens", "key_size")
+
+
+def _adapting(block: Block, flow: Flow, targets: Targets, width: str | None, kept: Amount) -> Amount:
+    """The MLP as its last matrix of the stream adds the adapter's result, and its product with the scale, to the base's; ``kept`` where that is no more."""
+    if not targets.mlp_in or width is None:
+        return kept
+    is_fused = "gate_up" in block.fused
+    sums = (2 if is_fused else 1) * (2 * flow.adapter + flow.inner)
+    before = flow.inner if block.mlp == "gated" and not is_fused else 0
+    inputs = _shared_input(flow, _HIDDEN, targets.mlp_in, 2, flow.stream) + _ranks(flow, targets.mlp_in)
+    made = inputs + Amount.of(sums + before, "tokens", width) + Amount.of(2 * flow.stream, "tokens", _HIDDEN)
+    if flow.has_magnitudes:  # the weight and the product of both factors in float32, the identity, and one sum more
+        made += Amount.of(2 * _FLOAT, _HIDDEN, "widest_output") + Amount.of(_FLOAT, _HIDDEN, _HIDDEN)
+        made += Amount.of(_FLOAT, "tokens", "widest_output")
+    return made
+
+
 def _mixer(block: Block, flow: Flow, kernel: str, targets: Targets, name: str) -> Amount:
     """What a mixer of the table keeps, its matrices' inputs among it."""
     row = mixer_named(name)
     made = by_kernel(row, "keeps", kernel, flow)
     for width in row.get("norms", ()):
         made += norm_saved(block, flow, width)
-    for width, matrices in row.get("reads", {}).items():
+    for read in row.get("reads", ()):
+        width, matrices = read["of"], read["by"]
         adapted = len(targets.names.intersection(matrices))
         wide = flow.stream if width == _HIDDEN else flow.inner
-        made += _shared_input(flow, width, adapted, len(matrices), wide) + _ranks(flow, adapted)
+        is_kept = read.get("is_kept", False)
+        made += _shared_input(flow, width, adapted, len(matrices), wide, is_kept=is_kept) + _ranks(flow, adapted)
     return made
 
 
@@ -211,25 +245,30 @@ def _dense_mlp(block: Block, flow: Flow, targets: Targets, width: str) -> Amount
     return saved + _ranks(flow, targets.mlp_in + targets.mlp_out)
 
 
-def _experts(flow: Flow) -> Amount:
+def _experts(flow: Flow, targets: Targets) -> Amount:
     """Routed experts as one grouped product: the gathered inputs, gate and up, their activation and product, and the outputs."""
     routed = ("tokens", "experts_per_token", "expert_size")
     gathered = ("tokens", "experts_per_token", _HIDDEN)
     outputs = Amount.of(flow.inner, *gathered) + Amount.of(3 * flow.inner, *routed)
-    if not flow.is_trained:
+    if not flow.is_trained and not targets.experts:
         return outputs
-    return (
-        outputs
-        + Amount.of(flow.inner, *gathered)
-        + Amount.of(flow.inner, *routed)
-        + Amount.of(flow.stream, "tokens", _HIDDEN)
-    )
+    made = outputs + Amount.of(flow.inner, *gathered) + Amount.of(flow.inner, *routed)
+    if flow.is_trained:
+        return made + Amount.of(flow.stream, "tokens", _HIDDEN)
+    # PEFT's adapters on fused experts (0.21.2 tuners/lora/layer.py, ParamWrapper): the product of both factors is made as large as the weight, and their sum computed with
+    made += Amount.of(3 * flow.inner, "experts", "expert_size", _HIDDEN)
+    if flow.adapter != flow.inner:
+        made += Amount.of(3 * flow.inner, "rank", "experts", _HIDDEN)
+        made += Amount.of(5 * flow.inner, "rank", "experts", "expert_size")
+    return made
 
 
 def _mlp_temporary(block: Block, flow: Flow, targets: Targets, width: str | None, *, routed: bool) -> Amount:
     """Gradients of the stream and of both factors of the MLP's product."""
     made = Amount.of(flow.stream, "tokens", _HIDDEN)
     if width is not None:
+        if block.activation == "gelu_python" and flow.casts:  # the chain runs in float32, its result is cast
+            made += Amount.of(3 * _FLOAT - flow.inner, "tokens", width)
         # where a bias has a gradient, the sum over tokens takes as much as two float32 values each, when one of the two is free again
         made += Amount.of(2 * (_FLOAT if block.bias_sums and flow.is_trained else flow.inner), "tokens", width)
         if targets.mlp_out and flow.adapter != flow.inner and flow.drops:
@@ -241,10 +280,37 @@ def _mlp_temporary(block: Block, flow: Flow, targets: Targets, width: str | None
     if routed:
         made += Amount.of(2 * flow.inner, "tokens", "experts_per_token", "expert_size")
         made += Amount.of(flow.inner, "tokens", "experts_per_token", _HIDDEN)
+        if targets.experts:  # the gradient of a sum of weight and adapter, as large as the weight
+            made += Amount.of(flow.inner, "experts", "expert_size", _HIDDEN)
     return made
 
 
-def _attention_temporary(flow: Flow, kernel: str) -> Amount:
+def _softmax_bytes(block: Block, flow: Flow) -> int:
+    """One value of the softmax of plain scores: float32 unless the model's own code says otherwise."""
+    return flow.inner if block.softmax_is_native else max(_FLOAT, flow.inner)
+
+
+def _score_bytes(block: Block, flow: Flow) -> int:
+    """What plain attention keeps of a pair of tokens: the softmax, what the product with the values reads, and the results of a bound and of dropout."""
+    softmax = _softmax_bytes(block, flow)
+    read = flow.inner if softmax != flow.inner or block.dropouts else 0
+    mask = 1 if block.dropouts else 0
+    return softmax + read + mask + (flow.inner if block.softcap else 0)
+
+
+def _score_temporary(block: Block, flow: Flow) -> int:
+    """The most that plain attention's backward pass holds of a pair beside that.
+
+    In the product with the values, what was kept and its gradient; in dropout two gradients without what the product read; in the softmax its result, two gradients and their
+    product (torch 2.13.0 aten/src/ATen/native/cuda/SoftMax.cu).
+    """
+    kept, softmax, inner = _score_bytes(block, flow), _softmax_bytes(block, flow), flow.inner
+    bound = inner if block.softcap else 0
+    dropped = softmax + 1 + 2 * inner + bound if block.dropouts else 0
+    return max(kept + inner, dropped, 4 * softmax + bound) - kept
+
+
+def _attention_temporary(block: Block, flow: Flow, kernel: str) -> Amount:
     """Gradients of queries, keys and values; where scores are kept, those of the scores and what the softmax needs for them."""
     made = Amount.of(flow.stream, "tokens", _HIDDEN)
     scores = ("tokens", "sequence_tokens", "attention_heads")
@@ -256,5 +322,5 @@ def _attention_temporary(flow: Flow, kernel: str) -> Amount:
         )
     if kernel == "efficient":
         return made + Amount.of(3 * flow.inner + _FLOAT, "tokens", "query_size")
-    freed = flow.inner if kernel == "eager" and flow.inner < _FLOAT else 0
-    return made + Amount.of(3 * _FLOAT - freed, *scores) + Amount.of(flow.inner, "tokens", "query_size")
+    beside = 3 * _FLOAT if kernel == "math" else _score_temporary(block, flow)
+    return made + Amount.of(beside, *scores) + Amount.of(flow.inner, "tokens", "query_size")

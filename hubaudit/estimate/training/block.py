@@ -52,6 +52,10 @@ class Block:
     bias_sums: bool
     router: str
     around: str
+    around_trained: str
+    between: str
+    final_norms: int
+    post_norm: bool
     experts_keep: str
     mixers: Mapping[str, str]
     encoder_mixer: str | None
@@ -114,6 +118,10 @@ def block_of(facts: ModelFacts) -> Block | str:
         bias_sums=row.get("bias_sums", False),
         router=row.get("router", ""),
         around=row.get("around", ""),
+        around_trained=row.get("around_trained", ""),
+        between=row.get("between", ""),
+        final_norms=row.get("final_norms", 1),
+        post_norm=row.get("post_norm", False),
         experts_keep=row.get("experts_keep", ""),
         mixers=row.get("mixers", {}),
         encoder_mixer=row.get("encoder_mixer"),

@@ -22,6 +22,8 @@ _NO_LINEAR = frozenset({"router", "expert", "norm", "buffer"})
 #: Names of the matrices that read attention's result, and the MLP's product.
 _ATTENTION_OUT = frozenset({"o_proj", "out_proj", "c_proj", "dense", "wo", "o"})
 _MLP_OUT = frozenset({"down_proj", "c_proj", "fc2", "dense_4h_to_h", "w2", "wo"})
+#: Names of single experts' matrices: PEFT takes them for the fused parameters, and leaves dense layers of the same names alone.
+_OF_EXPERTS = ("gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
 #: Types whose matrices are GPT-2's Conv1D, stored with the inputs first.
 _CONV1D = frozenset({"gpt2", "openai-gpt", "imagegpt", "decision_transformer"})
 #: A matrix's tensor, plain and as packed formats call it.
@@ -34,7 +36,7 @@ class Targets:
     """How many of one layer's matrices have adapters, by what they read.
 
     That is the layer's stream before attention, attention's result, the stream before the MLP, or the MLP's product. ``names`` are those of
-    all of them.
+    all of them. ``experts``: the fused experts have adapters too.
     """
 
     attention_in: int = 0
@@ -42,6 +44,7 @@ class Targets:
     mlp_in: int = 0
     mlp_out: int = 0
     names: frozenset[str] = frozenset()
+    experts: bool = False
 
 
 def adapted_groups(facts: ModelFacts, adapters: Adapters) -> list[TensorGroup]:
@@ -52,7 +55,7 @@ def adapted_groups(facts: ModelFacts, adapters: Adapters) -> list[TensorGroup]:
     """
     groups = [group for group in loaded_groups(facts) if _is_adaptable(group)]
     if adapters.targets == ALL_LINEAR:
-        taken = _names_of_experts(facts)
+        taken = _OF_EXPERTS if _converts_experts(facts) else ()
         found = [
             group
             for group in groups
@@ -66,10 +69,9 @@ def adapted_groups(facts: ModelFacts, adapters: Adapters) -> list[TensorGroup]:
     return found
 
 
-def _names_of_experts(facts: ModelFacts) -> tuple[str, ...]:
-    """Names of the experts' own matrices: PEFT takes them for the fused parameters, and leaves dense layers of the same names alone."""
-    names = {_module(group).rpartition(".")[2] for group in loaded_groups(facts) if group.role == "expert"}
-    return tuple(sorted(names - {"gate_up_proj"}))
+def _converts_experts(facts: ModelFacts) -> bool:
+    """Whether PEFT finds fused experts by the names of single ones; of other types it takes modules alone."""
+    return facts.model_type in table(TABLE)["fused_experts"]
 
 
 def _names(facts: ModelFacts, adapters: Adapters) -> tuple[str, ...]:
@@ -78,7 +80,8 @@ def _names(facts: ModelFacts, adapters: Adapters) -> tuple[str, ...]:
     known: dict[str, list[str]] = table(TABLE)["targets"]
     names = known.get(facts.model_type or "")
     if names is None:
-        raise UsageError(f"PEFT has no default targets for {facts.model_type}", hint="--lora-targets all-linear")
+        of_what = f"the model type {facts.model_type}" if facts.model_type else "a model that names no type"
+        raise UsageError(f"PEFT has no default targets for {of_what}", hint="--lora-targets all-linear")
     return tuple(names)
 
 
@@ -125,7 +128,7 @@ def _of_experts(facts: ModelFacts, adapters: Adapters) -> list[Trained]:
     """
     moe, hidden = facts.moe, facts.hidden_size.value
     layers = max((group.count for group in loaded_groups(facts) if group.role == "router"), default=0)
-    if adapters.targets != ALL_LINEAR or moe is None or not hidden or not layers:
+    if adapters.targets != ALL_LINEAR or not _converts_experts(facts) or moe is None or not hidden or not layers:
         return []
     if adapters.variant == "dora":
         raise UsageError("PEFT has no DoRA for fused experts", hint="--lora-targets q_proj,k_proj,v_proj,o_proj")
@@ -164,14 +167,18 @@ def targets_of(facts: ModelFacts, setting: TrainSetting) -> Targets:
     """The same by what the matrices read, for one layer."""
     if setting.adapters is None:
         return Targets()
-    counts = dict.fromkeys(("attention_in", "attention_out", "mlp_in", "mlp_out"), 0)
-    layers = facts.layers.value or 1
+    places: dict[str, set[str]] = {name: set() for name in ("attention_in", "attention_out", "mlp_in", "mlp_out")}
     adapted = adapted_groups(facts, setting.adapters)
     for group in adapted:
         place = _place(group)
-        if place is not None and group.count >= layers:
-            counts[place] += 1
-    return Targets(**counts, names=frozenset(_module(group).rpartition(".")[2] for group in adapted))
+        if place is not None:  # an encoder and a decoder have matrices of the same names
+            places[place].add(_module(group).rpartition(".")[2])
+    counts = {place: len(names) for place, names in places.items()}
+    return Targets(
+        **counts,
+        names=frozenset(_module(group).rpartition(".")[2] for group in adapted),
+        experts=bool(_of_experts(facts, setting.adapters)),
+    )
 
 
 def adapted_outputs(facts: ModelFacts, setting: TrainSetting) -> tuple[int, int]:

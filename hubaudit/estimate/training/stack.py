@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from hubaudit.estimate.component import Input, given
 from hubaudit.estimate.training.activations import LayerMemory, layer_memory, norm_saved
-from hubaudit.estimate.training.amounts import Amount, largest, total
+from hubaudit.estimate.training.amounts import Amount, total
 from hubaudit.estimate.training.block import Block, Flow, block_of, dimensions, flow_of, kernel_of
+from hubaudit.estimate.training.layers import Layer, layers_of
 from hubaudit.estimate.training.lora import adapted_outputs, targets_of
 from hubaudit.estimate.training.losses import Loss, chunk_tokens, loss_of
 from hubaudit.estimate.training.mixers import terms
@@ -24,15 +25,32 @@ _HIDDEN = "hidden_size"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """Layers alike: ``name`` is the input that counts them, ``left`` the one that counts those whose backward pass is still to come."""
+
+    name: str
+    memory: LayerMemory
+
+    @property
+    def left(self) -> str:
+        """The name under which :meth:`Stack.at` counts them."""
+        return f"{self.name}_left"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
-    """``layers`` are one memory for each kind of layer, with the name of the input that counts them. Amounts are over ``inputs``."""
+    """``kinds`` are the kinds of layers, ``order`` which of them each layer is, from the first to the last. Amounts are over ``inputs``."""
 
     block: Block
     flow: Flow
     kernel: str
     inputs: dict[str, Input]
-    layers: tuple[tuple[str, LayerMemory], ...]
+    kinds: tuple[Kind, ...]
+    order: tuple[int, ...]
+    layers: tuple[Layer, ...]
     around: Amount
+    between: Amount
+    unkept: Amount
     loss: Loss | None
     cast_elements: int
     head_elements: int
@@ -40,25 +58,68 @@ class Stack:
 
     def kept(self, setting: TrainSetting) -> Amount:
         """What the layers keep until the backward pass, with the checkpointing that was asked for."""
+        return self._whole(setting).times(setting.in_flight)
+
+    def cached(self, setting: TrainSetting) -> Amount:
+        """What the cache of keys and values holds beside that, as long as the outputs live; checkpointing turns it off."""
         if setting.checkpointing == "full":
-            boundary = self.layers[0][1].boundary.times(1, "checkpoints")
-            return boundary.times(setting.in_flight)
-        return total(self._saved(memory, setting).times(setting.in_flight, count) for count, memory in self.layers)
+            return Amount()
+        return total(kind.memory.cached.times(1, kind.name) for kind in self.kinds)
+
+    def left(self, setting: TrainSetting) -> Amount:
+        """What is kept when the backward pass has come down to a layer, over the inputs of :meth:`at`: that layer and all before it.
+
+        With checkpointing that is what is computed again of the layer's segment, beside the segments' inputs; with a pipeline, all of the other
+        micro-batches.
+        """
+        others = self._whole(setting).times(setting.in_flight - 1)
+        if setting.checkpointing == "full":
+            again = total(kind.memory.saved.times(1, kind.left) for kind in self.kinds)
+            return others + self._boundary().times(1, "checkpoints_left") + again
+        own = total(self._saved(kind.memory, setting).times(1, kind.left) for kind in self.kinds)
+        return others + own + self.recomputed(setting) - self.unkept
+
+    def adapting(self, setting: TrainSetting) -> Amount:
+        """The forward pass when the last layer's MLP adds adapters to what the base makes, against what is kept in the end."""
+        memory = self.kinds[self.order[-1]].memory
+        if self.flow.is_trained:
+            return Amount()
+        if setting.checkpointing == "full":
+            return memory.saved - memory.mlp + memory.adapting
+        return memory.adapting - memory.mlp
 
     def recomputed(self, setting: TrainSetting) -> Amount:
-        """What is computed again at once in the backward pass."""
-        if setting.checkpointing == "full":
-            return self.fullest().saved.times(1, "checkpoint_every")
+        """The scores of one layer, which selective checkpointing computes again."""
         return scores(self.block, self.flow, self.kernel) if setting.checkpointing == "selective" else Amount()
 
-    def one_saved(self, setting: TrainSetting) -> Amount:
-        """What a single layer has, the last that backward reaches."""
-        return self.fullest().saved if setting.checkpointing == "full" else self._saved(self.fullest(), setting)
+    def at(self, layer: int, setting: TrainSetting) -> dict[str, Input]:
+        """The inputs, with the numbers of layers of each kind that are left when the backward pass is at ``layer``."""
+        segment = layer - layer % setting.checkpoint_every
+        first = segment if setting.checkpointing == "full" else 0
+        inside = self.order[first : layer + 1]
+        where = f"layers {first} to {layer} in their order"
+        counts = {kind.left: given(inside.count(at), where) for at, kind in enumerate(self.kinds)}
+        counts["checkpoints_left"] = given(segment // setting.checkpoint_every + 1, "segments up to this layer")
+        return self.inputs | counts
 
-    def fullest(self) -> LayerMemory:
-        """The kind of layer that keeps most."""
-        best = largest([memory.saved for _, memory in self.layers], self.inputs)
-        return next(memory for _, memory in self.layers if memory.saved is best)
+    def turning_points(self, setting: TrainSetting) -> list[int]:
+        """The layers at which the backward pass may be at its worst: of each kind the last and the first, and the ends of segments."""
+        found = {len(self.order) - 1, 0}
+        for at in range(len(self.kinds)):
+            alike = [layer for layer, kind in enumerate(self.order) if kind == at]
+            found |= {alike[0], alike[-1]}
+        if setting.checkpointing == "full" and setting.checkpoint_every > 1:
+            ends = [min(at + setting.checkpoint_every, len(self.order)) - 1 for at in sorted(found)]
+            found |= {end - end % setting.checkpoint_every + setting.checkpoint_every - 1 for end in ends}
+        return sorted((at for at in found if at < len(self.order)), reverse=True)
+
+    def _whole(self, setting: TrainSetting) -> Amount:
+        if setting.checkpointing == "full":
+            return self._boundary().times(1, "checkpoints")
+        return total(self._saved(kind.memory, setting).times(1, kind.name) for kind in self.kinds) - self.unkept
+
+    def _boundary(self) -> Amount:
+        return self.kinds[0].memory.boundary
 
     def _saved(self, memory: LayerMemory, setting: TrainSetting) -> Amount:
         return (
@@ -92,37 +153,25 @@ def stack_of(facts: ModelFacts, setting: TrainSetting) -> Stack | str:
         return f"a model of no layers ({inputs['layers'].where})"
     kernel = kernel_of(block, flow, setting, inputs)
     inputs["checkpoint_every"] = given(setting.checkpoint_every, "workload")
-    mixed = _mixed(facts, block)
-    inputs["checkpoints"] = given(
-        -(-sum(mixed.values()) // setting.checkpoint_every), "layers ÷ checkpoint_every, rounded up"
-    )
+    layers = layers_of(facts, block)
+    inputs["checkpoints"] = given(-(-len(layers) // setting.checkpoint_every), "layers ÷ checkpoint_every, rounded up")
     inputs["chunk_tokens"] = chunk_tokens(setting.loss, inputs)
     outputs, widest = adapted_outputs(facts, setting)
     inputs["adapted_outputs"] = given(outputs, "rows of all adapted matrices ÷ layers")
     inputs["widest_output"] = given(widest, "rows of the widest adapted matrix")
     inputs["largest_matrix"] = given(_largest_matrix(facts), "shapes of the linear layers")
-    targets = targets_of(facts, setting)
-    routed = _routed_layers(facts)
-    layers = []
-    for mixer, number in mixed.items():
-        for kind, count, has_experts in _kinds(routed, number):
-            name = "layers" if count == inputs["layers"].value else f"{mixer or 'attention'}_{kind}"
-            inputs.setdefault(name, given(count, "layer plan and shapes of the experts"))
-            has_dense = not has_experts or _has_shared_mlp(facts)
-            memory = layer_memory(
-                block, flow, kernel, targets, routed=has_experts, dense=has_dense, mixer=mixer or None
-            )
-            if setting.sharing.cp > 1:  # keys and values of two other ranks, on their way
-                ring = Amount.of(4 * flow.inner, "tokens", "key_size")
-                memory = replace(memory, attention_temporary=memory.attention_temporary + ring)
-            layers.append((name, memory.along_sequence() if setting.sharing.sequence_parallel else memory))
+    kinds = list(dict.fromkeys(layer.kind for layer in layers))
     return Stack(
         block=block,
         flow=flow,
         kernel=kernel,
         inputs=inputs,
-        layers=tuple(layers),
+        kinds=tuple(_kind(facts, setting, one, layers, (block, flow, kernel), inputs) for one in kinds),
+        order=tuple(kinds.index(layer.kind) for layer in layers),
+        layers=layers,
         around=_around(block, flow),
+        between=norm_saved(block, flow) + terms(block.between, flow) if block.between else Amount(),
+        unkept=_unkept(block, flow, setting),
         loss=loss_of(setting.loss, block, flow, trains_head=flow.is_trained) if _has_logits(facts) else None,
         cast_elements=_cast_elements(facts, setting),
         head_elements=_head_elements(facts),
@@ -130,37 +179,27 @@ def stack_of(facts: ModelFacts, setting: TrainSetting) -> Stack | str:
     )
 
 
-def _mixed(facts: ModelFacts, block: Block) -> dict[str, int]:
-    """How many layers have which mixer; plain attention is the empty name."""
-    found: dict[str, int] = {}
-    for layer in facts.layer_plan or ():
-        mixer = block.mixers.get(layer.kind, "")
-        found[mixer] = found.get(mixer, 0) + 1
-    if block.encoder_mixer is not None:
-        found[block.encoder_mixer] = _encoder_layers(facts)
-    return found or {"": facts.layers.value or 0}
-
-
-def _encoder_layers(facts: ModelFacts) -> int:
-    counts = [
-        group.count
-        for group in loaded_groups(facts)
-        if "encoder." in group.pattern and group.pattern.endswith("q.weight")
-    ]
-    return max(counts, default=0)
-
-
-def _kinds(routed: int, layers: int) -> list[tuple[str, int, bool]]:
-    if not routed:
-        return [("layers", layers, False)]
-    if routed >= layers:
-        return [("layers", layers, True)]
-    return [("dense_layers", layers - routed, False), ("routed_layers", routed, True)]
-
-
-def _routed_layers(facts: ModelFacts) -> int:
-    routers = [group.count for group in loaded_groups(facts) if group.role == "router" and group.kind == "linear"]
-    return max(routers, default=0) if facts.moe is not None else 0
+def _kind(
+    facts: ModelFacts,
+    setting: TrainSetting,
+    kind: tuple[str, bool],
+    layers: tuple[Layer, ...],
+    computing: tuple[Block, Flow, str],
+    inputs: dict[str, Input],
+) -> Kind:
+    """Layers alike, which are then counted among the inputs."""
+    mixer, routed = kind
+    count = sum(layer.kind == kind for layer in layers)
+    name = "layers" if count == len(layers) else f"{mixer or 'attention'}_{'routed' if routed else 'dense'}_layers"
+    inputs.setdefault(name, given(count, "layer plan and shapes of the experts"))
+    block, flow, kernel = computing
+    has_dense = not routed or _has_shared_mlp(facts)
+    targets = targets_of(facts, setting)
+    memory = layer_memory(block, flow, kernel, targets, routed=routed, dense=has_dense, mixer=mixer or None)
+    if setting.sharing.cp > 1:  # keys and values of two other ranks, on their way
+        ring = Amount.of(4 * flow.inner, "tokens", "key_size")
+        memory = replace(memory, attention_temporary=memory.attention_temporary + ring)
+    return Kind(name=name, memory=memory.along_sequence() if setting.sharing.sequence_parallel else memory)
 
 
 def _has_shared_mlp(facts: ModelFacts) -> bool:
@@ -175,10 +214,21 @@ def _has_logits(facts: ModelFacts) -> bool:
     )
 
 
+def _unkept(block: Block, flow: Flow, setting: TrainSetting) -> Amount:
+    """What the first norm of an encoder or decoder keeps elsewhere and does not here: nothing below an adapter needs a gradient.
+
+    With checkpointing the inputs are made to require one (PEFT's ``enable_input_require_grads``).
+    """
+    if flow.is_trained or setting.checkpointing == "full" or block.post_norm:
+        return Amount()
+    return norm_saved(block, flow).times(block.final_norms)
+
+
 def _around(block: Block, flow: Flow) -> Amount:
     """The final norm, what the head keeps of it, and the tables of rotary positions."""
-    made = norm_saved(block, flow) + terms(block.around, flow)
+    made = norm_saved(block, flow).times(block.final_norms) + terms(block.around, flow)
     if flow.is_trained:
+        made += terms(block.around_trained, flow)
         made += Amount.of(_HALF if flow.casts else flow.stream, "tokens", _HIDDEN)
     if block.rope != "none":
         made += Amount.of(2 * flow.stream, "sequence_tokens", "head_dim")

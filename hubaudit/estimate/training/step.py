@@ -5,21 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hubaudit.data import table
-from hubaudit.estimate.component import component, given
 from hubaudit.estimate.moments import Moment, estimate_at_worst
 from hubaudit.estimate.overhead import cuda_context
-from hubaudit.estimate.training.amounts import Amount
+from hubaudit.estimate.training.backward import backward_moments
 from hubaudit.estimate.training.block import block_of
 from hubaudit.estimate.training.fsdp import cut, with_shards_alone
 from hubaudit.estimate.training.parallel import SOURCES as PARALLEL
 from hubaudit.estimate.training.parallel import check_parallel, in_flight, rank_facts
+from hubaudit.estimate.training.parts import activations, casts, part, workspace
 from hubaudit.estimate.training.setting import Sharing, TrainSetting, settle_training
 from hubaudit.estimate.training.sharding import Shares, shared, shares_of
 from hubaudit.estimate.training.stack import Stack, stack_of
 from hubaudit.estimate.training.stages import stage_shares
 from hubaudit.estimate.training.states import Standing, standing, update_temporaries
-from hubaudit.estimate.training.tensors import elements_of
 from hubaudit.estimate.training.textbook import SOURCE as TEXTBOOK
 from hubaudit.estimate.training.textbook import textbook_activations
 from hubaudit.facts.loading import unread_packing
@@ -29,17 +27,8 @@ from hubaudit.units import format_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hubaudit.types import Category, Component, ModelFacts, Workload
+    from hubaudit.types import Component, ModelFacts, Workload
 
-_TRACED = (
-    "storages that autograd keeps in the model code of transformers 5.23.0, operation by operation; equal to storage-lifetime traces of every "
-    "type in blocks.toml"
-)
-_BAND_PERCENT = (2, 2)
-#: What a layer's backward pass comes to before attention.
-_MLP_ROLES = frozenset({"mlp", "expert", "shared_expert", "router"})
-#: More tokens than this make the backward pass of an embedding sort them (torch 2.13.0 aten/src/ATen/native/cuda/Embedding.cu).
-_SORTED_TOKENS = 3072
 #: What cannot be told of a step where the weights are not known.
 _OF_THE_WEIGHTS = ("weights", "gradients", "optimizer", "activations")
 
@@ -149,148 +138,19 @@ def moments_of(held: Standing, stack: Stack | str, setting: TrainSetting) -> Ite
     if not isinstance(stack, str):
         before = (*lasting, *((held.gradients,) if setting.grad_accum > 1 else ()))
         yield from _forward(before, stack, setting)
-        yield from _backward(lasting, held, stack, setting)
+        yield from backward_moments(lasting, held, stack, setting)
     update = update_temporaries(held, setting)
     extra = () if update is None else (update,)
-    yield Moment(phase="optimizer", components=(*lasting, held.gradients, *extra, _workspace(2), cuda_context()))
+    yield Moment(phase="optimizer", components=(*lasting, held.gradients, *extra, workspace(2), cuda_context()))
 
 
 def _forward(before: tuple[Component, ...], stack: Stack, setting: TrainSetting) -> Iterator[Moment]:
-    beside = (*_casts(stack, whole=True), _workspace(1), cuda_context())
-    activations = _activations(stack, stack.kept(setting) + stack.around)
-    yield Moment(phase="forward", components=(*before, activations, *beside))
+    beside = (*casts(stack.cast_elements), workspace(1), cuda_context())
+    kept = activations(stack.kept(setting) + stack.cached(setting) + stack.around, stack.inputs)
+    yield Moment(phase="forward", components=(*before, kept, *beside))
+    if not stack.flow.is_trained:
+        adapting = stack.kept(setting) + stack.cached(setting) + stack.adapting(setting)
+        yield Moment(phase="forward", components=(*before, activations(adapting, stack.inputs), *beside))
     if stack.loss is not None:
-        logits = _part("logits", "Activation", stack, stack.loss.forward, stack.loss.source)
-        yield Moment(phase="loss", components=(*before, activations, logits, *beside))
-
-
-def _backward(lasting: tuple[Component, ...], held: Standing, stack: Stack, setting: TrainSetting) -> Iterator[Moment]:
-    """The moments of a backward pass that may be its worst.
-
-    Where the loss begins it, at the head, in the last layer (all is still kept), in the first (all gradients are there), in the embedding.
-    """
-    beside = (*_casts(stack, whole=setting.checkpointing != "full"), _workspace(2), cuda_context())
-    kept = stack.kept(setting)
-    layer = stack.fullest()
-    width = stack.flow.stream
-    stream = Amount.of(width, "tokens", "hidden_size")
-    grow = _Gradients(held, stack, setting)
-
-    def moment(gradients: Component, activations: Amount, temporary: Amount, *others: Component) -> Moment:
-        parts = (_activations(stack, activations), _part("backward", "Workspace", stack, temporary, _TRACED), *others)
-        return Moment(phase="backward", components=(*lasting, gradients, *parts, *beside))
-
-    if stack.loss is not None:
-        logits = _part("logits", "Activation", stack, stack.loss.backward, stack.loss.source)
-        yield moment(grow.of(0), kept + stack.around, Amount(), logits)
-        if setting.loss in ("full", "held"):
-            head = Amount.of(stack.flow.head, "tokens", "vocab_size")
-            yield moment(grow.of(grow.head_elements), kept + stack.around, head + stream + grow.cast_head())
-    recomputed = stack.recomputed(setting)
-    dequantized = Amount.of(2, "largest_matrix") if setting.is_prepared else Amount()
-    for whole, made in ((kept + recomputed, grow.head_elements), (stack.one_saved(setting), grow.upper_elements)):
-        yield moment(grow.of(made), whole, layer.mlp_temporary + dequantized)
-        after = grow.of(made + grow.of_one_layer(_MLP_ROLES))
-        yield moment(after, whole - layer.mlp, layer.mlp_temporary + stream.times(2) + dequantized)
-        yield moment(after, whole - layer.mlp, layer.attention_temporary + dequantized)
-    if stack.flow.is_trained:
-        yield moment(grow.whole(), Amount(), stream + grow.embedding())
-
-
-class _Gradients:
-    """Gradients that exist at some point of the backward pass; all of them from its start where they are added up over batches."""
-
-    def __init__(self, held: Standing, stack: Stack, setting: TrainSetting) -> None:
-        self._held = held
-        self._stack = stack
-        self._adds_up = setting.grad_accum > 1 or not stack.flow.is_trained
-        self._is_tied = not any(one.role == "head" and one.is_matrix for one in held.trained)
-
-    @property
-    def head_elements(self) -> int:
-        """Those of the head alone."""
-        return min(self._stack.head_elements, elements_of(self._held.trained))
-
-    @property
-    def upper_elements(self) -> int:
-        """All but the embedding's own and those of the first layer, which backward reaches last."""
-        below = (0 if self._is_tied else self._embedding_elements()) + self.of_one_layer(None)
-        return max(0, elements_of(self._held.trained) - below)
-
-    def of_one_layer(self, roles: frozenset[str] | None) -> int:
-        """Elements that one layer trains: of these roles, or all."""
-        layers = self._stack.inputs["layers"].value
-        inner = (one for one in self._held.trained if one.role in roles) if roles else self._held.trained
-        found = sum(one.elements * one.count for one in inner if one.role not in ("embedding", "head"))
-        return found // max(1, layers)
-
-    def whole(self) -> Component:
-        """All of them."""
-        return self._held.gradients
-
-    def cast_head(self) -> Amount:
-        """Under autocast the head's gradient is made in 16 bit first."""
-        return (
-            Amount({("vocab_size", "hidden_size"): 2})
-            if self._stack.flow.casts and self._stack.flow.is_trained
-            else Amount()
-        )
-
-    def embedding(self) -> Amount:
-        """The embedding's gradient beside the head's where they are one matrix, and what sorts many tokens."""
-        made = Amount()
-        if self._is_tied:
-            made += Amount.of(self._held.gradient_bits // 8, "vocab_size", "hidden_size")
-        tokens, vocab = self._stack.inputs["tokens"].value, self._stack.inputs["vocab_size"].value
-        if tokens > _SORTED_TOKENS:
-            made += Amount.of(4 * (tokens // 10 + min(tokens, vocab)), "hidden_size") + Amount.of(64, "tokens")
-        return made
-
-    def _embedding_elements(self) -> int:
-        return sum(one.elements * one.count for one in self._held.trained if one.role == "embedding")
-
-    def of(self, elements: int) -> Component:
-        """Gradients of so many elements."""
-        if self._adds_up:
-            return self._held.gradients
-        inputs = {
-            "elements": given(elements, "shapes of what the backward pass has reached"),
-            "gradient_bits": given(self._held.gradient_bits, "the recipe"),
-        }
-        source = "gradients come into being from the head downwards"
-        return component(
-            "gradients", "Gradient", "elements * gradient_bits // 8", inputs, exactness="formula", source=source
-        )
-
-
-def _casts(stack: Stack, *, whole: bool) -> tuple[Component, ...]:
-    """Casts of weights that autocast keeps: all of them until the forward pass ends, and with checkpointing only the head's after it."""
-    elements = stack.cast_elements if whole else min(stack.cast_elements, stack.head_elements)
-    if not elements:
-        return ()
-    inputs = {"cast_elements": given(elements, "matrices of the model")}
-    source = "torch 2.13.0 ATen/autocast_mode.cpp: casts of leaves are cached until autocast ends, and what autograd kept lives until its use"
-    return (component("weight_casts", "Workspace", "2 * cast_elements", inputs, exactness="formula", source=source),)
-
-
-def _activations(stack: Stack, amount: Amount) -> Component:
-    return _part("activations", "Activation", stack, amount, _TRACED)
-
-
-def _part(name: str, category: Category, stack: Stack, amount: Amount, source: str) -> Component:
-    return component(
-        name, category, amount.formula(), stack.inputs, exactness="formula", source=source, band_percent=_BAND_PERCENT
-    )
-
-
-def _workspace(handles: int) -> Component:
-    """Workspaces of cuBLAS: one for each handle, and the thread of the backward pass has its own."""
-    row = table("overheads.toml")["cublas_workspace"]
-    inputs = {
-        "handles": given(handles, "one a thread"),
-        "measured_bytes": given(row["bytes"], "table:overheads.toml#cublas_workspace"),
-    }
-    made = component(
-        "workspace", "Workspace", "handles * measured_bytes", inputs, exactness="fitted", source=row["source"]
-    )
-    return replace(made, low_bytes=row["low_bytes"] * handles, high_bytes=row["high_bytes"] * handles)
+        logits = part("logits", "Activation", stack.loss.forward, stack.inputs, stack.loss.source)
+        yield Moment(phase="loss", components=(*before, kept, logits, *beside))
