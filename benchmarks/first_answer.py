@@ -1,9 +1,10 @@
 """Seconds and requests to the first answer, against the leading peer on the same local Hub.
 
-    python benchmarks/first_answer.py [--runs 5] [--latency 0.08]
+    python benchmarks/first_answer.py [--runs 5] [--latency 0.08] [--ours PYTHON] [--peers PYTHON]
 
-Needs hubaudit and hf-mem (the peer) in the same environment. Whole processes are timed, in turn, each with an empty cache; `warm` is the
-second audit of the same commit. hubaudit's answer holds the KV cache and all estimates, the peer's the weights only.
+Needs hubaudit and hf-mem (the peer), each in an environment of its own, as their users install them, or both in this one. Whole processes are
+timed, in turn, each with an empty cache; `warm` is the second audit of the same commit. hubaudit's answer holds the KV cache and all
+estimates, the peer's the weights only.
 """
 
 from __future__ import annotations
@@ -65,14 +66,14 @@ def run(command: list[str], hub: LocalHub, home: Path) -> Run:
     return Run(time.perf_counter() - started, len(hub.requests))
 
 
-def measure(name: str, bundle: str, runs: int, latency_seconds: float) -> None:
+def measure(name: str, bundle: str, arguments: argparse.Namespace) -> None:
     """Print one row: medians of both programs and the ratio of the pairs."""
     repo = repo_from_snapshot(read_bundle(ROOT / "fixtures" / "bundles" / f"{bundle}.json.gz"))
     ours, warm, theirs = [], [], []
-    with LocalHub(repo, latency_seconds=latency_seconds) as hub:
-        audit = [sys.executable, "-m", "hubaudit", repo.repo_id, "--json"]
-        peer = [sys.executable, "-c", PEER, repo.repo_id]
-        for _ in range(runs):
+    with LocalHub(repo, latency_seconds=arguments.latency) as hub:
+        audit = [arguments.ours, "-m", "hubaudit", repo.repo_id, "--json"]
+        peer = [arguments.peers, "-c", PEER, repo.repo_id]
+        for _ in range(arguments.runs):
             with tempfile.TemporaryDirectory() as home:
                 ours.append(run(audit, hub, Path(home)))
                 warm.append(run(audit, hub, Path(home)))
@@ -95,13 +96,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--latency", type=float, default=0.08, help="seconds each request waits")
+    parser.add_argument("--ours", default=sys.executable, help="the interpreter that has hubaudit; by default this one")
+    parser.add_argument("--peers", default=sys.executable, help="the interpreter that has hf-mem; by default this one")
     arguments = parser.parse_args()
     print(
         f"{arguments.runs} runs each, {arguments.latency * 1000:.0f} ms a request, medians; ratio = peer's seconds / ours"
     )
     print(f"{'':<12}{'hubaudit cold':>20}{'hubaudit warm':>20}{'hf-mem':>20}{'ratio':>10}")
     for name, bundle in MODELS.items():
-        measure(name, bundle, arguments.runs, arguments.latency)
+        measure(name, bundle, arguments)
 
 
 if __name__ == "__main__":

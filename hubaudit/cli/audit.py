@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import click
 
 from hubaudit.cli.exact import chosen, exact_options, with_exact
 from hubaudit.cli.gate import gate_of, gate_options
+from hubaudit.cli.getting_ready import get_ready
 from hubaudit.cli.options import (
     access_options,
     device_options,
@@ -31,16 +31,6 @@ if TYPE_CHECKING:
 _FORMATS = ("human", "json", "jsonl", "csv", "markdown", "agent", "github", "sarif")
 _FOR_MACHINES = ("agent", "github", "sarif")
 _SIDE_BY_SIDE = 4
-_NEEDED_LATER = {
-    "human": ("hubaudit.auditing", "rich.console", "hubaudit.report.human"),
-    "json": ("hubaudit.auditing", "hubaudit.report.wire"),
-    "jsonl": ("hubaudit.auditing", "hubaudit.report.wire"),
-    "csv": ("hubaudit.auditing", "hubaudit.report.tabular"),
-    "markdown": ("hubaudit.auditing", "hubaudit.report.tabular"),
-    "agent": ("hubaudit.auditing", "hubaudit.report.agent"),
-    "github": ("hubaudit.auditing", "hubaudit.report.github"),
-    "sarif": ("hubaudit.auditing", "hubaudit.report.sarif"),
-}
 
 
 @click.command("audit")
@@ -141,6 +131,7 @@ def read_and_audit(
 ) -> list[Report | tuple[str, HubauditError]]:
     """Read all subjects side by side, then work them out in order. While the Hub answers, what the answer needs is imported."""
     from concurrent.futures import ThreadPoolExecutor
+    from functools import partial
     from threading import Event
 
     from hubaudit.errors import HubauditError
@@ -150,16 +141,17 @@ def read_and_audit(
     pool = ThreadPoolExecutor(max_workers=_SIDE_BY_SIDE)
     try:
         waiting = Event()
-        reading = {repo: pool.submit(fetch, repo, waiting=waiting, **access) for repo in dict.fromkeys(repos)}
+        names = dict.fromkeys(repos)
+        read = partial(
+            fetch, waiting=waiting, ask_ahead=len(names) == 1, **access
+        )  # of many, the Hub's quota counts more
+        reading = {repo: pool.submit(read, repo) for repo in names}
         for one in reading.values():
             one.add_done_callback(lambda _: waiting.set())
-        waiting.wait()
-        for module in _NEEDED_LATER[output_format]:
-            import_module(module)
-        from hubaudit.auditing import audit_snapshot, prepare
+        get_ready(output_format, waiting)
+        from hubaudit.auditing import audit_snapshot
         from hubaudit.types import Workload
 
-        prepare()
         wanted = Workload(**workload)
         for repo in repos:
             try:

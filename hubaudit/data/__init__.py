@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hubaudit.data.by_row import json_with_rows
+from hubaudit.data.by_row import json_with_rows, toml_by_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: Written with one row a line, of which an answer needs one or two out of hundreds.
 _ONE_ROW_A_LINE = frozenset({"config_defaults.json"})
 
 
 @cache
-def table(name: str) -> dict[str, Any]:
-    """The parsed table ``hubaudit/data/<name>`` (``.toml`` or ``.json``), read once per process. Callers must not change it."""
+def table(name: str) -> Mapping[str, Any]:
+    """The table ``hubaudit/data/<name>`` (``.toml`` or ``.json``), read once per process, of which TOML is parsed key by key, as it is needed.
+
+    Callers must not change it.
+    """
     text = text_of(name)
     if name in _ONE_ROW_A_LINE:
         return json_with_rows(text)
-    parsed: dict[str, Any] = tomllib.loads(text) if name.endswith(".toml") else json.loads(text)
+    if name.endswith(".toml"):
+        return toml_by_key(text)
+    parsed: dict[str, Any] = json.loads(text)
     return parsed
 
 

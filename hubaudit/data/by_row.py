@@ -12,17 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _TOML_TABLE = re.compile(r"^(?=\[)", re.MULTILINE)
+_TOML_HEADER = re.compile(r"^\[(\[)?([\w.-]+)\]\]?$", re.MULTILINE)
 _TOML_TYPES = re.compile(r"^types = \[(.*?)\]", re.MULTILINE | re.DOTALL)
 _QUOTED = re.compile(r'"([^"]*)"')
 
 
 class Rows(Mapping[str, Any]):
-    """Rows by name; reads like a dict, and parses each row once, when it is first asked for."""
+    """Rows by name; reads like a dict, and parses each row once, when it is first asked for. Some may be parsed beforehand."""
 
-    def __init__(self, texts: Mapping[str, str], parse: Callable[[str], Any]) -> None:
-        self._texts = texts
+    def __init__(
+        self, texts: Mapping[str, str], parse: Callable[[str], Any], parsed: Mapping[str, Any] | None = None
+    ) -> None:
+        self._texts = dict.fromkeys(parsed or (), "") | dict(texts)
         self._parse = parse
-        self._parsed: dict[str, Any] = {}
+        self._parsed: dict[str, Any] = dict(parsed or {})
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._parsed:
@@ -74,6 +77,39 @@ def toml_row(text: str, array: str) -> dict[str, Any]:
     """One row that :func:`toml_with_rows` cut out."""
     row: dict[str, Any] = tomllib.loads(text)[array][0]
     return row
+
+
+def toml_parts(text: str) -> Iterator[tuple[str, str]]:
+    """A TOML document cut at its headers, each part a document of its own: its header's name ("" for what stands before the first) and text.
+
+    The tables of an ``[[array]]`` row belong to it. No line of a longer value may look like a header.
+    """
+    name, start, array = "", 0, None
+    for header in _TOML_HEADER.finditer(text):
+        if array is not None and header[2].startswith(array):
+            continue
+        yield name, text[start : header.start()]
+        name, start = header[2], header.start()
+        array = f"{name}." if header[1] else None
+    yield name, text[start:]
+
+
+def toml_by_key(text: str) -> Mapping[str, Any]:
+    """A TOML document as :func:`toml_parts` cuts it, of which each key is parsed when it is asked for."""
+    texts: dict[str, str] = {}
+    head = ""
+    for name, part in toml_parts(text):
+        key = name.partition(".")[0]
+        if key:
+            texts[key] = texts.get(key, "") + part
+        else:
+            head = part
+
+    def only(text: str) -> Any:
+        (value,) = tomllib.loads(text).values()
+        return value
+
+    return Rows(texts, only, tomllib.loads(head))
 
 
 def _types(row: str) -> tuple[str, ...]:

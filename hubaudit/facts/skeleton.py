@@ -11,14 +11,13 @@ multi-token-prediction layers are apart or absent. Shapes are those before quant
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from hubaudit.data import table
 from hubaudit.data.dtypes import bits_of, dtype_named
 from hubaudit.facts.skeleton_layout import Expansion, Line, Part, lines_of
 from hubaudit.facts.skeleton_scope import Reading, Unknown
+from hubaudit.facts.skeleton_tables import blocks, heads, models
 from hubaudit.types import TensorInfo
 
 if TYPE_CHECKING:
@@ -79,18 +78,18 @@ def describe(config: ConfigReader) -> Skeleton | str:
 
 def described_model_types() -> tuple[str, ...]:
     """The model types that the tables describe."""
-    return tuple(sorted(_rows()))
+    return tuple(sorted(models()))
 
 
 def described_classes(model_type: str) -> tuple[str, ...]:
     """The transformers classes that the tables describe for a model type."""
-    row = _rows()[model_type]
+    row = models()[model_type]
     return tuple(row["types"][model_type] + task for task in _tasks(row))
 
 
 def usual_class(model_type: str) -> str:
     """The class that the tables take for a described model type where a configuration names no architecture."""
-    row = _rows()[model_type]
+    row = models()[model_type]
     return str(row["types"][model_type] + row["usual"])
 
 
@@ -98,7 +97,7 @@ class _Tables:
     """Blocks and rows of the data files."""
 
     def block(self, name: str) -> tuple[tuple[Line, ...], Mapping[str, str]]:
-        entry = _blocks().get(name)
+        entry = blocks().get(name)
         if entry is None:
             raise ValueError(f"the tables have no block {name!r}")
         return lines_of(entry["lines"]), entry.get("options", {})
@@ -114,7 +113,7 @@ class _Tables:
     def row(self, reader: ConfigReader) -> Mapping[str, Any]:
         if reader.model_type is None:
             raise Unknown("the configuration names no model type")
-        row = _rows().get(reader.model_type)
+        row = models().get(reader.model_type)
         if row is None:
             raise Unknown(f"model type {reader.model_type!r:.60} is not described")
         return row
@@ -123,30 +122,10 @@ class _Tables:
 _TABLES = _Tables()
 
 
-def _files() -> list[dict[str, Any]]:
-    shared = table("skeletons.toml")
-    return [shared, *(table(name) for name in shared["parts"])]
-
-
-@cache
-def _rows() -> dict[str, Mapping[str, Any]]:
-    return {model_type: row for file in _files() for row in file.get("model", ()) for model_type in row["types"]}
-
-
-@cache
-def _blocks() -> Mapping[str, Any]:
-    return {name: block for file in _files() for name, block in file.get("block", {}).items()}
-
-
-@cache
-def _heads() -> Mapping[str, Mapping[str, str]]:
-    return {name: heads for file in _files() for name, heads in file.get("heads", {}).items()}
-
-
 def _tasks(row: Mapping[str, Any]) -> dict[str, str]:
     """Task (the end of a class name) → lines, of the row's head sets and of the row itself."""
     own: dict[str, str] = row.get("tasks", {})
-    return {task: lines for name in row.get("heads", []) for task, lines in _heads()[name].items()} | own
+    return {task: lines for name in row.get("heads", []) for task, lines in heads()[name].items()} | own
 
 
 def _class_name(reader: ConfigReader, row: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 #: Starts with a literal and ends with literals, which makes the search over 100,000 names quick.
 _NUMBER = re.compile(r"\.[0-9]+(?=\.|\Z)")
+_TO_ZERO = bytes.maketrans(b"0123456789", b"0" * 10)
 _RARE_NUMBER = re.compile(r"(?:^|(?<=expert_))\d+(?![^.])")
 #: Buffers that a runtime loads and uses: statistics of batch norm.
 _LIVE_BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
@@ -30,6 +31,19 @@ def pattern_of(name: str) -> str:
     """A tensor's name with every number that stands alone replaced by ``*``."""
     pattern = _NUMBER.sub(".*", name)
     return _RARE_NUMBER.sub("*", pattern) if name[:1].isdigit() or "expert_" in name else pattern
+
+
+class _Patterns(dict[bytes, str | None]):
+    """Patterns by the name with a zero for every digit: names of one kind are looked up, unless digits stay in their pattern."""
+
+    def of(self, name: str) -> str:
+        """As :func:`pattern_of`."""
+        return self[name.encode("utf-8", "surrogatepass").translate(_TO_ZERO)] or pattern_of(name)
+
+    def __missing__(self, zeros: bytes) -> str | None:
+        pattern = pattern_of(zeros.decode("utf-8", "surrogatepass"))
+        self[zeros] = None if "0" in pattern else pattern
+        return self[zeros]
 
 
 def group_tensors(
@@ -47,12 +61,14 @@ def group_tensors(
     """
     found: dict[tuple[str, str, tuple[int, ...], Held, str | None], list[TensorInfo]] = {}
     seen: set[str] = set()
+    patterns = _Patterns()
     for tensor in tensors:
-        if tensor.name in seen:
+        name = tensor.name
+        if name in seen:
             continue
-        seen.add(tensor.name)
+        seen.add(name)
         held = held_by(tensor)
-        key = (pattern_of(tensor.name), tensor.dtype, tensor.shape, held, extra_of(tensor.name) or held.extra)
+        key = (patterns.of(name), tensor.dtype, tensor.shape, held, extra_of(name) or held.extra)
         alike = found.get(key)
         if alike is None:
             alike = found[key] = []
@@ -99,7 +115,8 @@ def _numbers(pattern: str, names: list[str]) -> tuple[tuple[int, int], ...]:
     start = pattern.find("*")
     if start < 0:
         return ()
-    written = Counter(name[start : (name + ".").find(".", start)] for name in names)
+    is_last = start == len(pattern) - 1  # else a point follows
+    written = Counter([name[start:] if is_last else name[start : name.index(".", start)] for name in names])
     if any(len(digits) > _MAX_DIGITS or not digits.isdecimal() for digits in written):
         return ()
     return tuple(sorted((int(digits), count) for digits, count in written.items()))

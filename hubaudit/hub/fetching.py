@@ -31,6 +31,7 @@ def fetch(
     patience: Patience | None = None,
     file: str | None = None,
     waiting: Event | None = None,
+    ask_ahead: bool = False,
 ) -> RepoSnapshot:
     """Read all that an audit needs of what ``name`` names, and nothing more.
 
@@ -42,7 +43,9 @@ def fetch(
         offline: ask the Hub nothing; ``HF_HUB_OFFLINE`` has the same effect.
         patience: how long to wait for the Hub.
         file: the weights to read, by their path in the repository, instead of those that loaders would choose.
-        waiting: set when the first question to the Hub is out, and from then on this call mostly waits for answers.
+        waiting: set while this call waits for something, so that its caller may compute; from the first question to the Hub on it stays so.
+        ask_ahead: ask for config.json and model.safetensors together with the first question: a round trip less, for two questions that may
+            find nothing.
 
     Raises:
         HubauditError: one of errors.py, with the reason in one line.
@@ -50,7 +53,9 @@ def fetch(
     reference = parse_reference(name, revision=revision)
     if reference.kind in ("file", "bundle") and file is not None:
         raise UsageError(f"`{name}` is one {reference.kind}: there is nothing to choose", hint="leave out --file")
-    reader = _Reader(token=token, patience=patience, cache_dir=cache_dir, offline=offline, waiting=waiting)
+    reader = _Reader(
+        token=token, patience=patience, cache_dir=cache_dir, offline=offline, waiting=waiting, ask_ahead=ask_ahead
+    )
     snapshot = reader.read(reference, file or reference.file)
     if reference.kind == "bundle":
         return snapshot
@@ -70,12 +75,14 @@ class _Reader:
         cache_dir: Path | None,
         offline: bool,
         waiting: Event | None,
+        ask_ahead: bool,
     ) -> None:
         self._token = token
         self._patience = patience
         self._cache_dir = cache_dir
         self._offline = offline
         self._waiting = waiting
+        self._ask_ahead = ask_ahead
 
     def read(self, reference: Reference, file: str | None = None) -> RepoSnapshot:
         match reference.kind:
@@ -104,13 +111,20 @@ class _Reader:
         from hubaudit.hub.deadline import started
         from hubaudit.hub.question import ask_about
 
-        asking = None if reference.is_pinned else started(partial(ask_about, reference, self._session))
+        self._leaves_time(True)  # reading the certificates takes long, and not the interpreter
+        try:
+            session = self._session
+        finally:
+            self._leaves_time(False)
+        asking = None if reference.is_pinned else started(partial(ask_about, reference, session))
         from hubaudit.hub.online import fetch_from_hub
 
+        self._leaves_time(True)
+        return fetch_from_hub(reference, session, self._cache_dir, asking=asking, ask_ahead=self._ask_ahead, file=file)
+
+    def _leaves_time(self, does: bool) -> None:
         if self._waiting is not None:
-            self._waiting.set()
-        told = None if asking is None else asking.result()
-        return fetch_from_hub(reference, self._session, self._cache_dir, told=told, file=file)
+            (self._waiting.set if does else self._waiting.clear)()
 
     @cached_property
     def _session(self) -> HubSession:

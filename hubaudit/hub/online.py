@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 from urllib.parse import quote
@@ -10,7 +11,9 @@ from hubaudit.errors import HubauditError, MalformedFileError, NetworkError
 from hubaudit.formats.documents import is_repo_path, parse_object
 from hubaudit.hub.assemble import read_contents
 from hubaudit.hub.cache import SnapshotCache
+from hubaudit.hub.deadline import started
 from hubaudit.hub.digests import digest_in
+from hubaudit.hub.early import EarlyAnswers
 from hubaudit.hub.failures import disabled, endpoint
 from hubaudit.hub.names import is_repo_id
 from hubaudit.hub.question import MAX_JSON_BYTES, ask_about
@@ -22,6 +25,7 @@ from hubaudit.types import Json, ReadProblem, RepoFile, RepoSnapshot
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
+    from concurrent.futures import Future
     from pathlib import Path
 
     from hubaudit.hub.digests import Digest
@@ -47,12 +51,19 @@ class RepoInfo:
 
 
 def fetch_from_hub(
-    reference: Reference, session: HubSession, cache_dir: Path | None, *, told: Answer | None, file: str | None = None
+    reference: Reference,
+    session: HubSession,
+    cache_dir: Path | None,
+    *,
+    asking: Future[Answer] | None = None,
+    ask_ahead: bool = False,
+    file: str | None = None,
 ) -> RepoSnapshot:
     """All that an audit needs of one repository.
 
     One question finds the commit; everything else is read at that commit, or comes from the cache where that commit was audited
-    before. A commit given in full is looked up in the cache first. ``told`` is the answer to that question, where it was already asked.
+    before. A commit given in full is looked up in the cache first. ``asking`` is the answer to that question, where it is already asked. To
+    ``ask_ahead`` is to ask for what a name that was never read before will need while that answer is awaited.
 
     Raises:
         HubauditError: the repository cannot be found or read, or the network fails.
@@ -60,12 +71,20 @@ def fetch_from_hub(
     cache = SnapshotCache(cache_dir)
     if reference.is_pinned and (known := cache.known(reference, file)) is not None:
         return replace(known, revision=reference.revision)
-    info = repo_info(reference, told or ask_about(reference, session))
-    return fetch_at(info, reference, session, cache, file=file)
+    is_new = ask_ahead and asking is not None and file is None and cache.noted(reference) is None
+    early = EarlyAnswers(reference, session) if is_new else None
+    info = repo_info(reference, ask_about(reference, session) if asking is None else asking.result())
+    return fetch_at(info, reference, session, cache, file=file, early=early)
 
 
 def fetch_at(
-    info: RepoInfo, reference: Reference, session: HubSession, cache: SnapshotCache, *, file: str | None = None
+    info: RepoInfo,
+    reference: Reference,
+    session: HubSession,
+    cache: SnapshotCache,
+    *,
+    file: str | None = None,
+    early: EarlyAnswers | None = None,
 ) -> RepoSnapshot:
     """What lies at the commit that ``info`` names: from the cache, or read now and kept there.
 
@@ -75,7 +94,7 @@ def fetch_at(
     cache.remember(reference, info.repo_id, info.commit)
     if (known := cache.load(info.repo_id, info.commit, file)) is not None:
         return replace(known, revision=reference.revision)
-    reader = _HubReader(info, session, on_main=reference.revision in (None, "main"))
+    reader = _HubReader(info, session, on_main=reference.revision in (None, "main"), early=early)
     contents = read_contents(reader, file=file)
     snapshot = RepoSnapshot(
         repo_id=info.repo_id,
@@ -111,17 +130,25 @@ class _HubReader:
 
     parallel = PARALLEL_REQUESTS
 
-    def __init__(self, info: RepoInfo, session: HubSession, *, on_main: bool) -> None:
+    def __init__(self, info: RepoInfo, session: HubSession, *, on_main: bool, early: EarlyAnswers | None) -> None:
         self.files = info.files
         self.proven: set[str] = set()
         self._info = info
         self._session = session
         self._on_main = on_main
+        self._early = early
         self._sizes = {file.path: file.size_bytes for file in info.files}
 
     def read(self, path: str, max_bytes: int) -> bytes:
+        answer = None if self._early is None else self._early.whole(path, self._info.commit)
+        if answer is not None:
+            with suppress(HubauditError):
+                return self._checked(path, answer, max_bytes)
         url = file_url(self._info.repo_id, self._info.commit, path)
-        answer = self._session.get(url, self._wanted(path), max_bytes=max_bytes)
+        return self._checked(path, self._session.get(url, self._wanted(path), max_bytes=max_bytes), max_bytes)
+
+    def _checked(self, path: str, answer: Answer, max_bytes: int) -> bytes:
+        """The content of ``answer``, if it is what the listing says of the file."""
         if not answer.is_whole:
             raise MalformedFileError(path, f"larger than {max_bytes} bytes")
         if "text/html" in answer.headers.get("Content-Type", ""):
@@ -146,7 +173,9 @@ class _HubReader:
         return answer.content
 
     def open(self, path: str) -> RemoteFile:
-        return RemoteFile(self._session, self._wanted(path), size_bytes=self._sizes.get(path))
+        size_bytes = self._sizes.get(path)
+        start = None if self._early is None else self._early.start(path, self._info.commit, size_bytes)
+        return RemoteFile(self._session, self._wanted(path), size_bytes=size_bytes, start=start)
 
     def headers_at_once(self, index: str) -> tuple[Json, Mapping[str, Json]] | None:
         """All headers in one request, where the Hub has it (``main`` only), and only if ``main`` is still the commit we read.
@@ -160,12 +189,14 @@ class _HubReader:
             answer = self._session.get(
                 url, Wanted(repo_id=self._info.repo_id, path=index), max_bytes=_MAX_SERVED_BYTES, retries=0
             )
+            told = answer.headers.get("X-Repo-Commit")
+            asking = started(self._commit_of_main) if told is None and answer.is_whole else None
             # decoded and written again by the Hub, so no key comes twice, and looking for one takes as long as all the rest
             served = parse_object(answer.content, index) if answer.is_whole else {}
             headers, described = served.get("headers"), served.get("index")
             if not isinstance(headers, dict) or not isinstance(described, dict):
                 return None
-            commit = answer.headers.get("X-Repo-Commit") or self._commit_of_main()
+            commit = told if asking is None else asking.result()
         except HubauditError:
             return None
         return (described.get("metadata"), headers) if commit == self._info.commit else None

@@ -14,9 +14,14 @@ _SKIP_BYTES = 4 * 1024 * 1024
 
 
 class RemoteFile:
-    """A ``ByteSource`` over one file at one commit. After the first read it knows the size, and asks the storage host directly."""
+    """A ``ByteSource`` over one file at one commit. After the first read it knows the size, and asks the storage host directly.
 
-    def __init__(self, session: HubSession, wanted: Wanted, *, size_bytes: int | None = None) -> None:
+    ``start`` is what was read of it before: an answer that holds its first bytes.
+    """
+
+    def __init__(
+        self, session: HubSession, wanted: Wanted, *, size_bytes: int | None = None, start: Answer | None = None
+    ) -> None:
         if wanted.path is None or wanted.revision is None:
             raise ValueError("a remote file needs a path and a commit")
         self._session = session
@@ -25,6 +30,9 @@ class RemoteFile:
         self._url = file_url(wanted.repo_id, wanted.revision, wanted.path)
         self._with_token = True
         self._size_bytes = size_bytes
+        self._start = b"" if start is None else start.content
+        if start is not None:
+            self._follow(start.url)
 
     @property
     def path(self) -> str:
@@ -46,6 +54,8 @@ class RemoteFile:
             length = min(length, self._size_bytes - offset)
         if length <= 0:
             return b""
+        if offset + length <= len(self._start):
+            return self._start[offset : offset + length]
         answer = self._session.get(
             self._url,
             self._wanted,

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
+import httpcore2  # noqa: F401 - the first client would import it, where nothing but the certificates should be read
 import httpx2
 from huggingface_hub import __version__ as library_version
 from huggingface_hub import constants
@@ -71,13 +72,17 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came back: ``content`` holds at most the bytes asked for, ``is_whole`` says whether that was all, ``url`` where redirects led."""
+    """What came back: ``content`` holds at most the bytes asked for, ``is_whole`` says whether that was all, ``url`` where redirects led.
+
+    ``commit`` is what the Hub itself, not the storage that it may send on to, said the file is of.
+    """
 
     status: int
     headers: Mapping[str, str]
     content: bytes
     is_whole: bool
     url: str
+    commit: str | None = None
 
     @property
     def is_good(self) -> bool:
@@ -191,6 +196,7 @@ def _headers(token: str | None) -> dict[str, str]:
 def _ask(url: str, headers: dict[str, str], max_bytes: int, deadline: float, budget: Budget | None) -> Answer:
     """One question, once, through its redirects. The token stays behind where one leads to another host: httpx2 sees to that."""
     client = _client()
+    commit = None
     seconds = max(0.001, min(float(constants.HF_HUB_DOWNLOAD_TIMEOUT), deadline - time.monotonic()))
     try:
         request = client.build_request("GET", url, headers=headers, timeout=seconds)
@@ -198,9 +204,11 @@ def _ask(url: str, headers: dict[str, str], max_bytes: int, deadline: float, bud
             response = client.send(request, stream=True, follow_redirects=False)
             if budget is not None:
                 budget.learn(str(request.url), response.status_code, response.headers)
+            if commit is None and url.startswith(f"{request.url.scheme}://{request.url.netloc.decode()}/"):
+                commit = response.headers.get("X-Repo-Commit")
             with closing(response):
                 if response.next_request is None:
-                    return _answer(response, max_bytes, deadline)
+                    return replace(_answer(response, max_bytes, deadline), commit=commit)
                 _read(
                     response, _MAX_REDIRECT_BYTES, deadline
                 )  # a body read to its end leaves the connection for the next

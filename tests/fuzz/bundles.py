@@ -91,7 +91,7 @@ def _audit(content: bytes, form: int) -> None:
     "bundle-file",
     allowed=(HubauditError,),
     seeds=_bundles,
-    dictionary=(b"\x1f\x8b", b'"hubaudit_bundle":1', b'"tensors"', b"../", b"null", b"[[["),
+    dictionary=(b"\x1f\x8b", b'"hubaudit_bundle":2', b'"kinds"', b'"kind_of"', b"../", b"null", b"[[["),
 )
 def file(data: bytes) -> None:
     """The bytes as the file."""
@@ -108,5 +108,9 @@ def contents(data: bytes) -> None:
     """A bundle with a few of its values replaced by any other."""
     choices = Choices(data)
     form = choices.below(256)
-    made: Any = changed(choices, json.loads(_written()), (*keys(), "path", "files", "tensors", "base", "terms", "card"))
+    made: Any = changed(
+        choices,
+        json.loads(_written()),
+        (*keys(), "path", "files", "tensors", "kinds", "kind_of", "base", "terms", "card"),
+    )
     _audit(json.dumps(made).encode(), form)

@@ -167,7 +167,8 @@ def test_others_may_read_a_bundle(tmp_path: Path) -> None:
         (b"{}", "is no hubaudit bundle"),
         (b"[]", "not an object"),
         (b'{"hidden_size": 64}', "is no hubaudit bundle"),
-        (b'{"hubaudit_bundle": 2}', "is a bundle of version 2"),
+        (b'{"hubaudit_bundle": 3}', "is a bundle of version 3"),
+        (b'{"hubaudit_bundle": true}', "is a bundle of version True"),
         (b'{"hubaudit_bundle": "\xc3\xa9"}', r"is a bundle of version '\\xe9'"),
         (b'{"hubaudit_bundle": 1}', "not what a bundle holds: KeyError 'repo_id'"),
         (b"\x1f\x8b", "cut off"),
@@ -230,10 +231,16 @@ SMALL: dict[str, Any] = {
 }
 
 
+COLUMNS = {"kinds": [["F32", [2, 3], 24]], "names": ["w"], "kind_of": [0]}
+
+
 def test_the_small_bundle_is_one(tmp_path: Path) -> None:
-    """Without which the next test would prove nothing."""
-    (tmp_path / "x.json").write_text(json.dumps(SMALL))
-    assert read_bundle(tmp_path / "x.json").weights[0].tensors == (TensorInfo("w", "F32", (2, 3), 24),)
+    """Without which the next test would prove nothing. Tensors stand in rows, as version 1 has them, or in columns."""
+    for tensors in (SMALL["weights"][0]["tensors"], COLUMNS):
+        (tmp_path / "x.json").write_text(
+            json.dumps({**SMALL, "weights": [{**SMALL["weights"][0], "tensors": tensors}]})
+        )
+        assert read_bundle(tmp_path / "x.json").weights[0].tensors == (TensorInfo("w", "F32", (2, 3), 24),)
 
 
 @pytest.mark.parametrize(
@@ -261,6 +268,20 @@ def test_the_small_bundle_is_one(tmp_path: Path) -> None:
         {"weights": [{**SMALL["weights"][0], "tensors": [["w", "F32", "23", 24]]}]},
         {"weights": [{**SMALL["weights"][0], "tensors": [["w", "F32", [2, 3], 2**63]]}]},
         {"weights": [{**SMALL["weights"][0], "tensors": [["w", "F32"]]}]},
+        *(
+            {"weights": [{**SMALL["weights"][0], "tensors": COLUMNS | change}]}
+            for change in (
+                {"names": ["w", "x"]},
+                {"names": [5]},
+                {"names": "w", "kind_of": [1]},
+                {"kind_of": [-1]},
+                {"kind_of": [True], "kinds": COLUMNS["kinds"] * 2},
+                {"kind_of": None},
+                {"kinds": [["F32", [2, 3]]]},
+                {"kinds": [["F32", "23", 24]]},
+                {"kinds": [["F32", [2, 3], -1]]},
+            )
+        ),
         {"weights": [{**SMALL["weights"][0], "metadata": None}]},
         {"indexes": [{}]},
         {"indexes": [{"path": "a", "total_size": "24", "weight_map": {}}]},

@@ -83,7 +83,7 @@ class Flow:
 @cache
 def _rows() -> dict[str, dict[str, Any]]:
     rows = table(TABLE)
-    return rows | {name: row for row in rows.values() for name in row.get("like", ())}
+    return {**rows, **{name: row for row in rows.values() for name in row.get("like", ())}}
 
 
 def block_of(facts: ModelFacts) -> Block | str:
