@@ -1,7 +1,8 @@
 """Write the measured part of docs/accuracy.md: today's estimate beside every measurement that is kept, ours and cited ones, worst first.
 
 `python -m tools.accuracy`. Measurements: fixtures/measured/*.jsonl (calibration records of `hubaudit verify`) and fixtures/published/*.toml.
-The formula's figures are worked out anew each time; exact mode's are those of the record, as it needs torch.
+The formula's figures are worked out anew each time; exact mode's are those of the record, as it needs torch, and so are its peaks of every family of
+fixtures (fixtures/exact/peaks.jsonl, by tools/exact_accuracy.py).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "accuracy.md"
 BEGIN, END = "<!-- measured -->", "<!-- end of measured -->"
 _SMALL = 0.1
+_EXACT_KEYS = ("allocated_bytes", "reserved_bytes")
 _WORDS = {MAX_ALLOCATED: "max allocated", MAX_RESERVED: "max reserved", "kv_cache": "cache"}
 
 
@@ -138,7 +140,49 @@ def page() -> str:
     """The whole page, its measured part made anew."""
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{measured_part(points())}{END}{rest.partition(END)[2]}"
+    return f"{before}{BEGIN}\n{measured_part(points())}{exact_part(exact_points())}{END}{rest.partition(END)[2]}"
+
+
+def exact_points() -> list[Point]:
+    """Exact mode's peaks of every family of fixtures beside today's formula, worst first; ``measured`` is what exact mode says."""
+    tool = _sibling("exact_accuracy")
+    found = []
+    for row in tool.recorded():
+        if "error" not in row:
+            _, report = tool.report_of(row["family"], row["way"])
+            formula = formula_peaks(report, "cuda")
+            lacks = tuple(part.id for part in report.estimate.omitted if part.id != "cuda_context")
+            for name, key, own in zip((MAX_ALLOCATED, MAX_RESERVED), _EXACT_KEYS, formula, strict=True):
+                found.append(
+                    Point("exact mode", f"{row['family']}, {row['way']}", name, row[key], own or None, row[key], lacks)
+                )
+    return sorted((one for one in found if one.formula is not None), key=lambda one: -abs(one.formula_error))
+
+
+def exact_part(found: list[Point]) -> str:
+    """The table of peaks of allocated and reserved bytes, and what exact mode does not run."""
+    if not found:
+        return ""
+    parts = []
+    for name in (MAX_ALLOCATED, MAX_RESERVED):
+        own = [one for one in found if one.component == name]
+        errors = sorted(abs(one.formula_error) for one in own if not one.lacks)
+        parts.append(
+            f"### {_WORDS[name]}, formula against exact mode: {len(own)} runs, off by {sum(errors) / len(errors):.2f} % on average, "
+            f"{errors[len(errors) // 2]:.2f} % in the middle\n\n| figure | run | exact MiB | formula |\n|---|---|---:|---:|\n"
+        )
+        for one in own:
+            note = " (a lower bound)" if one.lacks else ""
+            parts.append(
+                f"| {_WORDS[name]} exact | {one.run} | {one.measured / 2**20:.2f} | {one.formula_error:+.2f} %{note} |\n"
+            )
+        parts.append("\n")
+    untold = [
+        (row["family"], row["way"], row["error"]) for row in _sibling("exact_accuracy").recorded() if "error" in row
+    ]
+    for family, way_of_it, reason in untold:
+        parts.append(f"- {family}, {way_of_it}: exact mode has no answer: {reason}\n")
+    return "".join(parts) + ("\n" if untold else "")
 
 
 def measured_part(found: list[Point]) -> str:

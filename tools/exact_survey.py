@@ -3,7 +3,7 @@
 STUB/run -m tools.exact_survey record [SECONDS]   append to fixtures/exact/survey.jsonl what is not recorded yet (STUB: tools/stub_driver),
                                                   and trace it too, as compare does
 python -m tools.exact_survey compare [SECONDS]    trace what is recorded, append to fixtures/exact/survey_traced.jsonl
-python -m tools.exact_survey again [SECONDS]      trace anew what is not equal
+python -m tools.exact_survey again [SECONDS]      trace anew what another version of exact mode traced
 python -m tools.exact_survey table                write docs/exact.md's table from both
 
 Model types come in a shuffled order that never changes, so that a part of the survey is a fair sample. Each case runs in a process of its own,
@@ -13,6 +13,7 @@ forked from one that holds what all of them import.
 from __future__ import annotations
 
 import gc
+import hashlib
 import json
 import os
 import random
@@ -73,12 +74,13 @@ def traced(case: Case) -> Marks:
     from hubaudit.exact.emulation import as_on_cuda
     from hubaudit.exact.grouped import overrides
     from hubaudit.exact.replay import replay
+    from hubaudit.exact.routing import Routing
     from hubaudit.exact.tracer import Tracer
 
     device = device_of_capability(_CAPABILITY)
-    built = model(case)
+    built = materialize(model(case), "meta")  # the few that are made of values are on the host until then
     tracer = Tracer("meta", device)
-    tracer.overrides.update(overrides())
+    tracer.overrides.update(overrides() | Routing(None).overrides())
     with as_on_cuda(device), tracer:
         tracer.hold(built.parameters())
         tracer.hold(built.buffers())
@@ -98,14 +100,27 @@ def read(path: Path) -> dict[Case, dict[str, Any]]:
     return {Case(row["model_type"], row["kind"], row["task"]): row for row in rows}
 
 
+def code_digest() -> str:
+    """What tells one version of exact mode from another: its modules, and the table of devices."""
+    whole = hashlib.sha256()
+    for path in (
+        *sorted((_ROOT / "hubaudit" / "exact").rglob("*.py")),
+        _ROOT / "hubaudit" / "data" / "torch_cuda.toml",
+    ):
+        whole.update(path.read_bytes())
+    return whole.hexdigest()[:12]
+
+
 def fill(wanted: Iterable[Case], answers: dict[Path, Callable[[Case], Marks]], seconds: float) -> None:
     """Append a row to each file for every case, until the time is over."""
-    end = time.monotonic() + seconds
+    end, code = time.monotonic() + seconds, code_digest()
     for case in wanted:
         if time.monotonic() > end:
             return
         rows = _apart([partial(answer, case) for answer in answers.values()])
         for path, row in zip(answers, rows, strict=True):
+            if path == TRACED:
+                row["code"] = code
             with path.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps({**case._asdict(), **row}) + "\n")
 
@@ -198,14 +213,18 @@ def main(words: list[str]) -> None:
         answers: dict[Path, Callable[[Case], Marks]] = {RECORDED: reported, TRACED: traced}
     else:
         ran = [case for case in recorded if "marks" in recorded[case]]
-        is_again = words[0] == "again"
-        wanted = [
-            case
-            for case in ran
-            if case not in done or (is_again and done[case].get("marks") != recorded[case]["marks"])
-        ]
+        code = code_digest() if words[0] == "again" else None
+        wanted = [case for case in ran if case not in done or code not in (None, done[case].get("code"))]
         answers = {TRACED: traced}
     fill(wanted, answers, seconds)
+    if TRACED in answers:
+        _keep_last(TRACED)
+
+
+def _keep_last(path: Path) -> None:
+    """Drop the rows that newer ones of the same case replace."""
+    rows = read(path)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows.values()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from hubaudit.exact.device import attention_rows
+from hubaudit.exact.tracer import current
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hubaudit.exact.device import Device
 
 aten = torch.ops.aten
@@ -66,9 +70,24 @@ def attend(
     mask = _additive(attn_mask, query)
     if _takes_efficient(query, key):
         return _efficient(query, key, value, mask, dropout_p, is_causal, scale)
-    return aten._scaled_dot_product_attention_math(
-        query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
-    )[0]
+    with _overwritten_scores():
+        return aten._scaled_dot_product_attention_math(
+            query, key, value, mask, dropout_p, is_causal, None, scale=scale, enable_gqa=enable_gqa
+        )[0]
+
+
+@contextmanager
+def _overwritten_scores() -> Iterator[None]:
+    """The mask is added to the scores in place (_scaled_dot_product_attention_math in attention.cpp), unless somebody watches."""
+    tracer = current()
+    if tracer is None:
+        yield
+        return
+    tracer.overwrites_scores = True
+    try:
+        yield
+    finally:
+        tracer.overwrites_scores = False
 
 
 def _takes_cudnn(query: Any, value: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hubaudit.errors import CannotAuditError, HubauditError, UsageError
 from hubaudit.exact.device import Device, blas_policy, device_named, device_of_capability
-from hubaudit.exact.plan import of_checkpoint, plan_of
+from hubaudit.exact.plan import WORST, of_checkpoint, plan_of
 from hubaudit.exact.replay import Replay, replay, smallest_capacity
 from hubaudit.types import Component, Estimate, ExactFit, ExactMemory, ExactPhase, Omission
 
@@ -70,13 +70,17 @@ def exact_audit(snapshot: RepoSnapshot, report: Report, settings: AllocatorSetti
     device = next((one for one in devices if one is not None), None) or device_of_capability(_DEFAULT_CAPABILITY)
     import torch
 
-    trace, notes = _traced(dict(config), plan, device)
+    trace, notes, is_routed = _traced(dict(config), plan, device)
     policy = blas_policy(torch.__version__, device)
     replayed = replay(trace, policy, settings, with_timeline=True)
+    worst = None
+    if is_routed:
+        worst = replay(_traced(dict(config), replace(plan, routing=WORST), device)[0], policy, settings)
+        notes += (_bounds(replayed, worst),)
     memory = ExactMemory(
         label=f"torch.cuda memory for torch {torch.__version__.split('+')[0]} on compute capability {device.capability_text} ({device.name}), "
         "eager mode",
-        estimate=_estimate(replayed, (*_notes(config, plan, device), *notes)),
+        estimate=_estimate(replayed, worst, (*_notes(config, plan, device, is_routed=is_routed), *notes)),
         peak_allocated_bytes=replayed.peak_allocated_bytes,
         peak_reserved_bytes=replayed.peak_reserved_bytes,
         phases=tuple(
@@ -119,7 +123,20 @@ def _quiet() -> Iterator[None]:
         transformers.logging.set_verbosity(level)
 
 
-def _traced(config: dict[str, object], plan: Plan, device: Device) -> tuple[Trace, tuple[str, ...]]:
+def _bounds(balanced: Replay, worst: Replay) -> str:
+    """What the routing of tokens to experts makes of the peaks."""
+    figures = [
+        f"{one.peak_allocated_bytes:,} B allocated and {one.peak_reserved_bytes:,} B reserved"
+        for one in (balanced, worst)
+    ]
+    return (
+        f"which expert gets which tokens is in the router's weights: at most {figures[0]} if all get as many (shown), {figures[1]} if as many "
+        "experts as a token chooses get all"
+    )
+
+
+def _traced(config: dict[str, object], plan: Plan, device: Device) -> tuple[Trace, tuple[str, ...], bool]:
+    """The trace, what is to be said of it, and whether it depends on the routing of tokens to experts."""
     with _quiet():
         scenario = import_module("hubaudit.exact.scenario")
         try:
@@ -139,15 +156,15 @@ def _traced(config: dict[str, object], plan: Plan, device: Device) -> tuple[Trac
             f"of {plan.new_tokens} decoding steps the first {steps} and the last 2 were traced; those between grow the cache, and may leave "
             "other gaps in reserved memory",
         )
-    return tracer.trace(), notes
+    return tracer.trace(), notes, tracer.routing.was_asked
 
 
-def _notes(config: object, plan: Plan, device: Device) -> tuple[str, ...]:
+def _notes(config: object, plan: Plan, device: Device, *, is_routed: bool) -> tuple[str, ...]:
     """What the figures take for granted."""
     notes = list(_ASSUMPTIONS)
     if device.capability[0] in (9, 10) and plan.attention == "sdpa":
         notes.append("attention by cuDNN, whose workspace is not in the figures")
-    if isinstance(config, dict) and any("expert" in name for name in config):
+    if not is_routed and isinstance(config, dict) and any("expert" in name for name in config):
         notes.append(
             "experts get their tokens as transformers' grouped product does, whose memory does not depend on the routing"
         )
@@ -161,7 +178,7 @@ def _notes(config: object, plan: Plan, device: Device) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _estimate(replayed: Replay, notes: tuple[str, ...]) -> Estimate:
+def _estimate(replayed: Replay, worst: Replay | None, notes: tuple[str, ...]) -> Estimate:
     parts = dict(replayed.at_peak)
     parts["fragmentation"] = replayed.peak_reserved_bytes - replayed.peak_allocated_bytes
     names = sorted(parts, key=lambda name: _ORDER.index(name) if name in _ORDER else len(_ORDER))
@@ -170,7 +187,7 @@ def _estimate(replayed: Replay, notes: tuple[str, ...]) -> Estimate:
         components=tuple(_component(name, parts[name]) for name in names),
         total_bytes=replayed.peak_reserved_bytes,
         low_bytes=replayed.peak_reserved_bytes,
-        high_bytes=replayed.peak_reserved_bytes,
+        high_bytes=max(one.peak_reserved_bytes for one in (replayed, worst) if one is not None),
         peak_phase=replayed.peak_phase,
         assumptions=notes,
         omitted=(Omission(id="cuda_context", reason=_OUTSIDE),),

@@ -81,7 +81,10 @@ def build(config: Mapping[str, Any], dtype: str, attention: str) -> Any:
     try:
         made = CONFIG_MAPPING[config["model_type"]].from_dict(plain)
         with torch.device("meta"):
-            return cls._from_config(made, dtype=torch_dtype(dtype), attn_implementation=_implementation(cls, attention))
+            model = cls._from_config(
+                made, dtype=torch_dtype(dtype), attn_implementation=_implementation(cls, attention)
+            )
+        return model.to("meta")  # the few parameters that are made of values lie on the host until then
     except CannotAuditError:
         raise
     except Exception as error:  # a config may be wrong in any way

@@ -40,6 +40,7 @@ def _replacements(device: Device) -> Iterator[tuple[Any, str, Any]]:
     yield torch, "as_tensor", _recorded(torch.as_tensor)
     yield torch, "autocast", _autocast(torch.autocast)
     yield torch.Tensor, "__setitem__", _setter(torch.Tensor.__setitem__)
+    yield torch.Tensor, "__getitem__", _getter(torch.Tensor.__getitem__)
     for owner in (foreach_utils, optimizers):
         for name in ("_get_foreach_kernels_supported_devices", "_get_fused_kernels_supported_devices"):
             if hasattr(owner, name):
@@ -98,6 +99,24 @@ def _setter(plain: Callable[..., None]) -> Callable[..., None]:
         plain(tensor, key, value)
 
     return set_item
+
+
+def _getter(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """``tensor[key]`` as CUDA does it: a list of numbers, or a tensor of the host, is taken to the device, and kept for the backward pass."""
+
+    def moved(part: Any) -> Any:
+        if isinstance(part, list) and part and all(type(one) is int for one in part):
+            return torch.tensor(part, device="meta")
+        if isinstance(part, torch.Tensor) and part.device.type == "cpu" and part.dim():
+            return part.to("meta")
+        return part
+
+    def get_item(tensor: Any, key: Any) -> Any:
+        if tensor.device.type == "meta" and isinstance(key, (tuple, list, torch.Tensor)):
+            key = tuple(moved(part) for part in key) if isinstance(key, tuple) else moved(key)
+        return plain(tensor, key)
+
+    return get_item
 
 
 def _empty_cache() -> None:

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from hubaudit.types import Workload
 
+#: Every expert gets as many tokens; or as many experts as a token chooses get all of them.
+BALANCED, WORST = "balanced", "worst"
 _PLAIN_RECIPES = ("fp32", "bf16", "fp16")
 _SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _AMP_RECIPES = {"amp": "bf16", "amp-fp16": "fp16"}
@@ -23,6 +25,7 @@ class Plan:
 
     ``quant`` is ``nf4``, ``fp4``, ``int8`` or ``None``, ``skipped_modules`` what of a checkpoint is left out of it; ``autocast`` the type of a mixed-precision step. ``holds_outputs``: the outputs live on
     through the backward pass, as in loops that keep them in a variable. ``upcasts_base``: peft's prepare_model_for_kbit_training runs.
+    ``routing``: how experts get their tokens, ``balanced`` or ``worst``, where memory depends on it.
     """
 
     mode: Literal["infer", "train"]
@@ -49,6 +52,7 @@ class Plan:
     modules_to_save: tuple[str, ...] = ()
     upcasts_base: bool = False
     uses_cache: bool | None = None
+    routing: str = BALANCED
 
 
 def plan_of(workload: Workload) -> Plan:
@@ -68,6 +72,7 @@ def plan_of(workload: Workload) -> Plan:
             attention=workload.attention,
             quant=workload.quant,
             double_quant=workload.bnb_4bit_use_double_quant,
+            compute_dtype=_compute_dtype(workload),
         )
     recipe = workload.recipe or "bf16"
     if recipe not in _PLAIN_RECIPES and recipe not in _AMP_RECIPES:
@@ -82,6 +87,7 @@ def plan_of(workload: Workload) -> Plan:
         attention=workload.attention,
         quant=workload.quant,
         double_quant=workload.bnb_4bit_use_double_quant,
+        compute_dtype=_compute_dtype(workload),
         autocast=_AMP_RECIPES.get(recipe),
         optimizer=workload.optimizer or "adamw",
         grad_accum=workload.grad_accum,
@@ -94,6 +100,12 @@ def plan_of(workload: Workload) -> Plan:
         modules_to_save=workload.modules_to_save,
         upcasts_base=workload.quant is not None,
     )
+
+
+def _compute_dtype(workload: Workload) -> str:
+    """In what 4-bit layers compute: BitsAndBytesConfig's default where nothing is said."""
+    name = workload.bnb_4bit_compute_dtype or "float32"
+    return _SHORT.get(name, name)
 
 
 def of_checkpoint(plan: Plan, config: Mapping[str, Any]) -> Plan:

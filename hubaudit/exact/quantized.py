@@ -60,7 +60,7 @@ def _fill(module: Any, plan: Plan) -> None:
     state: dict[str, Any] = {
         "absmax": torch.empty(blocks, dtype=torch.uint8 if plan.double_quant else torch.float32, device="meta"),
         "shape": torch.Size((rows, columns)),
-        "dtype": torch.bfloat16,
+        "dtype": torch_dtype(plan.dtype),
         "blocksize": _BLOCK,
         "code": torch.empty(16, dtype=torch.float32, device="meta"),
         "quant_type": plan.quant,

@@ -11,6 +11,7 @@ import torch
 from hubaudit.exact import building, grouped, optimizers, quantized
 from hubaudit.exact.autocast import Autocast, checkpoint_contexts
 from hubaudit.exact.emulation import as_on_cuda
+from hubaudit.exact.routing import Routing
 from hubaudit.exact.tracer import Tracer
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ def run(config: Mapping[str, Any], plan: Plan, device: Device) -> Tracer:
         quantized.quantize(model, plan)
     tracer = Tracer("meta", device)
     tracer.overrides.update(grouped.overrides())
+    tracer.routing = Routing(plan.routing)
+    tracer.overrides.update(tracer.routing.overrides())
     if plan.quant is not None:
         tracer.overrides.update(quantized.overrides(tracer))
     with as_on_cuda(device), tracer:

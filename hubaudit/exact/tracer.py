@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from hubaudit.exact.answers import Answers
 from hubaudit.exact.events import Alloc, BlasCall, EmptyCache, Event, Free, Mark, Scratch, Trace
+from hubaudit.exact.in_place import in_place, sole_owner_counts
 from hubaudit.exact.kernels import tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hubaudit.exact.device import Device
+    from hubaudit.exact.routing import Routing
 
 aten = torch.ops.aten
 _CURRENT: list[Tracer] = []
@@ -38,11 +41,13 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         self.device = device
         self.events: list[Event] = []
         self.components: dict[int, str] = {}
-        self.answers: dict[str, int] = {}
+        self.answers = Answers()
+        self.overwrites_scores = False
+        self.routing: Routing | None = None
+        sole_owner_counts()
         self.overrides: dict[Any, Callable[..., Any]] = {}
         self._live: dict[int, tuple[int, Any, str]] = {}
         self._next_id = 0
-        self._sole = _sole_owner_counts()
 
     def __enter__(self) -> Tracer:
         _CURRENT.append(self)
@@ -104,24 +109,53 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
 
         return note
 
+    def operator_of(self, tensor: Any) -> str:
+        """What made a tensor's storage; empty where that was not seen."""
+        return self._live.get(tensor.untyped_storage()._cdata, (0, None, ""))[2]
+
+    def rename(self, tensor: Any, operator: str) -> None:
+        """Remember a tensor's storage as another operator's."""
+        key = tensor.untyped_storage()._cdata
+        if key in self._live:
+            self._live[key] = (*self._live[key][:2], operator)
+
     # --- operators --------------------------------------------------------------------------------------------------------------
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         is_backward = torch._C._current_graph_task_id() != -1
-        if is_backward and func is aten.add.Tensor and self._adds_in_place(args):
-            return args[0]
         if func is aten._local_scalar_dense.default and args[0].device.type == self.device_type == "meta":
-            return self._answer(args[0])
+            return self.answers.number(args[0], self.operator_of(args[0]))
+        held = self._take_first(func, args, kwargs)
+        into = in_place(self, func, args, is_backward=is_backward)
+        if into is not None:
+            self._note(func, args, kwargs, into, is_backward=is_backward)
+            self.events += [Free(number) for number in reversed(held)]
+            return into
         override = self.overrides.get(func)
         result = NotImplemented if override is None else override(self, *args, **kwargs)
         if result is NotImplemented:
             result = func(*args, **kwargs)
         self._note(func, args, kwargs, result, is_backward=is_backward)
+        self.events += [Free(number) for number in reversed(held)]
         return result
+
+    def _take_first(self, func: Any, args: Any, kwargs: Any) -> list[int]:
+        """What the kernel takes before its results are made; the numbers of what it holds until it ends."""
+        rule = tables.FIRST.get(func)
+        if rule is None or self.device is None:
+            return []
+        held, passing = rule(_bound(func, args, kwargs, None), self.device)
+        numbers = [self._next_id + at for at in range(len(held))]
+        self._next_id += len(held)
+        self.events += [Alloc(number, size, func._schema.name) for number, size in zip(numbers, held, strict=True)]
+        if passing:
+            self.events.append(Scratch(passing, func._schema.name))
+        return numbers
 
     def _note(self, func: Any, args: Any, kwargs: Any, result: Any, *, is_backward: bool) -> None:
         self._record_results(func, args, kwargs, result)
+        self.answers.notice(self, func, args, result)
         if self.device is None:
             return
         library = tables.BLAS_LIBRARY.get(func)
@@ -155,29 +189,6 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
             return 0 if at else int(count * tensor.element_size())
         return 0 if at in tables.NOT_ON_DEVICE.get(func, ()) else None
 
-    def _adds_in_place(self, args: Any) -> bool:
-        """Whether autograd, were it not watched, would add the second gradient into the first instead of making a sum.
-
-        It does so where it alone holds the first (torch/csrc/autograd/input_buffer.cpp: can_accumulate_inplace); a dispatch mode keeps
-        it from that, as it cannot know whether the mode holds it too.
-        """
-        if torch.is_grad_enabled() or len(args) != 2 or not isinstance(args[1], torch.Tensor):
-            return False
-        first, second = args
-        if first.device.type != self.device_type or first.dtype != second.dtype or not _is_dense(first):
-            return False
-        storage = first.untyped_storage()
-        counts = (first._use_count(), torch._C._storage_Use_Count(storage._cdata))
-        return bool(counts[0] <= self._sole[0] and counts[1] <= self._sole[1])
-
-    def _answer(self, tensor: Any) -> bool | int | float:
-        """A number read from a tensor without data: what an unpadded input with ordinary values would give."""
-        operator = self._live.get(tensor.untyped_storage()._cdata, (0, None, ""))[2]
-        self.answers[operator] = self.answers.get(operator, 0) + 1
-        if tensor.dtype == torch.bool:
-            return operator in ("aten::all", "aten::ge", "aten::is_nonzero")
-        return 1.0 if tensor.dtype.is_floating_point else 1
-
 
 def _bound(func: Any, args: Any, kwargs: Any, result: Any) -> dict[str, Any]:
     """An operator's arguments by name, with its result."""
@@ -185,35 +196,3 @@ def _bound(func: Any, args: Any, kwargs: Any, result: Any) -> dict[str, Any]:
     named = {argument.name: argument.default_value for argument in schema if argument.has_default_value()}
     named |= {argument.name: value for argument, value in zip(schema, args, strict=False)}
     return named | dict(kwargs) | {"result": result}
-
-
-def _is_dense(tensor: Any) -> bool:
-    expected = 1
-    for stride, size in sorted(
-        (stride, size) for stride, size in zip(tensor.stride(), tensor.shape, strict=True) if size != 1
-    ):
-        if stride != expected:
-            return False
-        expected *= size
-    return True
-
-
-_COUNTS: list[tuple[int, int]] = []
-
-
-def _sole_owner_counts() -> tuple[int, int]:
-    """Use counts of a gradient that autograd alone holds, as a dispatch mode sees them: measured once, as they are torch's own affair."""
-    if not _COUNTS:
-        x = torch.empty(4, 4, device="meta", requires_grad=True)
-        with _Counter():
-            y = x * 2
-            (torch.relu(y) + torch.tanh(y)).sum().backward()
-    return _COUNTS[0]
-
-
-class _Counter(TorchDispatchMode):  # type: ignore[misc]
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is aten.add.Tensor and torch._C._current_graph_task_id() != -1:
-            storage = args[0].untyped_storage()
-            _COUNTS.append((args[0]._use_count(), torch._C._storage_Use_Count(storage._cdata)))
-        return func(*args, **(kwargs or {}))

@@ -13,6 +13,8 @@ _MOST_SPLITS = 128
 _QUERY_BLOCK = 64
 _GOOD_SHARE = 0.85
 _WIDEST_IN_REGISTERS = 128
+_NARROW = 64
+_MOST_KEY_PARTS = 200
 
 
 def flash_forward(call: dict[str, Any], device: Device) -> tuple[int, ...]:
@@ -48,6 +50,13 @@ def flash_backward(call: dict[str, Any], device: Device) -> tuple[int, ...]:
     return tuple(sums)
 
 
+def flash_backward_copies(call: dict[str, Any], device: Device) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Copies of the result and of its gradient where they do not lie token by token (_flash_attention_backward in attention_backward.cu)."""
+    both = (call["grad_out"], call["out"])
+    apart = [one for one in both if not one.transpose(1, 2).is_contiguous()]
+    return tuple(one.numel() * one.element_size() for one in apart), ()
+
+
 def efficient_forward(call: dict[str, Any], device: Device) -> tuple[int, ...]:
     """The fp32 sums of 16-bit results that are too wide for registers.
 
@@ -62,20 +71,27 @@ def efficient_forward(call: dict[str, Any], device: Device) -> tuple[int, ...]:
 
 
 def efficient_backward(call: dict[str, Any], device: Device) -> tuple[int, ...]:
-    """The delta, and the workspace that blocks of queries share.
+    """The delta, and the workspace.
+
+    It holds sums of the queries' gradients, and for wide heads in 16 bits those of keys and values, one for each part that keys are split into.
 
     Source: _efficient_attention_backward in aten/src/ATen/native/transformers/cuda/attention_backward.cu, and workspace_size in
     mem_eff_attention/kernel_backward.h.
     """
-    query, keys = call["query"], call["key"].shape[2]
+    query, value = call["query"], call["value"]
     batch, heads, queries, width = query.shape
+    keys, value_width = value.shape[2:]
     is_single = query.element_size() == _FLOAT_BYTES
-    block = 64 if width <= 64 or is_single else 128
-    padded = 64 if width <= 64 else _up(width, 128) * 128
+    widest = max(width, value_width)
+    is_wide = widest > _WIDEST_IN_REGISTERS
+    rows = _NARROW if widest <= _NARROW or is_single else 2 * _NARROW
+    columns = _NARROW if widest <= _NARROW or is_wide else 2 * _NARROW
+    head_bytes = 8 if is_single and is_wide else 16
+    shared = _up(queries, rows) * _up(width, columns) * (rows * columns * _FLOAT_BYTES + head_bytes)
+    if is_wide and not is_single:
+        parts = max(1, min(_up(keys, _NARROW), _MOST_KEY_PARTS // (batch * heads)))
+        shared += parts * _NARROW * (_up(width, 128) + _up(value_width, 128)) * 128 * _FLOAT_BYTES
     delta = batch * heads * queries * _FLOAT_BYTES
-    shared = _up(queries, block) * (block * padded * _FLOAT_BYTES + 16 * (2 if width > 128 else 1))
-    if width > 128 and not is_single:
-        shared += 2 * _up(keys, 64) * 64 * padded * _FLOAT_BYTES + 256
     first = (query.numel() * _FLOAT_BYTES, delta, delta) if is_single else (delta,)
     return (*first, batch * heads * shared)
 
