@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hubaudit.estimate.component import Input, component, given, known
+from hubaudit.estimate.layer_moments import layer_moments, origin, routed_inputs, scanned
 
 if TYPE_CHECKING:
     from hubaudit.estimate.setting import Setting
@@ -12,60 +13,59 @@ if TYPE_CHECKING:
 
 #: cos and sin of the positions.
 _ROTARY = " + 2 * prompt_tokens * head_dim * dtype_bits // 8"
-#: While the gated MLP of a Llama-type block runs, four tensors of the hidden size and three of the MLP's width are alive, and cos and sin.
-_MLP = "batch_size * prompt_tokens * (4 * hidden_size + 3 * intermediate_size) * dtype_bits // 8" + _ROTARY
-#: The same while one of its matrices is multiplied: one tensor of the MLP's width, the product's own being counted with the product.
+#: While one of the matrices of a gated MLP is multiplied: one tensor of the MLP's width, the product's own being counted with the product.
 _MATRIX = "batch_size * prompt_tokens * (4 * hidden_size + intermediate_size) * dtype_bits // 8" + _ROTARY
-#: Eager attention: the stream, queries (and keys and values repeated for every query head), the mask, and the scores three times in the
-#: compute dtype and once as float32 under the softmax.
-_EAGER = (
-    "batch_size * prompt_tokens * (3 * hidden_size + query_copies * attention_heads * head_dim) * dtype_bits // 8"
-    " + batch_size * prompt_tokens * prompt_tokens * (dtype_bits + attention_heads * (3 * dtype_bits + 32)) // 8"
-    + _ROTARY
-)
-#: Experts: the stream, and for each token and each of its experts the inputs in the experts' order with either gate, up and their product, or the
-#: outputs three times while they are weighted and put back in order.
-_EXPERTS = (
-    "batch_size * prompt_tokens * (4 * hidden_size + experts_per_token * max(hidden_size + 4 * expert_intermediate_size, 4 * hidden_size))"
-    " * dtype_bits // 8" + _ROTARY
-)
 #: One new token: the MLP's three tensors, and one layer's keys and values a second time while the token is appended.
 _DECODE = (
     "6 * batch_size * intermediate_size * dtype_bits // 8"
     " + batch_size * largest_layer_elements * (prompt_tokens + new_tokens) * kv_bits // 8"
 )
-_TRACED = "storage lifetimes of a gated decoder block in eager torch, transformers 5.23.0; 22 traced cases: mean error 0.23 %, worst 1.03 % of the peak"
-_UNTRACED = "as for a gated decoder block; this model's blocks were not traced, hence the wide band"
-_ROUTED = "transformers 5.23.0, integrations/moe.py (grouped_mm_experts_forward), by the lifetimes of its tensors; not traced, hence the wide band"
-_LOGITS = "8 * batch_size * vocab_size"
-_LOGITS_SOURCE = "logits of the last token in 16 bit, their float32 copy and the scores that generate() derives, transformers 5.23.0 generation/utils.py"
+#: One new token where experts are multiplied in batches: the matrices of every token's own experts, copied out of the stack.
+_GATHERED = (
+    "batch_size * experts_per_token * expert_matrices * hidden_size * expert_intermediate_size * dtype_bits // 8"
+)
+_GATHERED_SOURCE = (
+    "transformers 5.23.0, generation/utils.py (_optimize_model_for_decode), integrations/moe.py (batched_mm_experts_forward): each token "
+    "copies its experts' matrices; within 0.3 % of traces of Mixtral and Qwen3-MoE"
+)
+_LOGITS = "batch_size * vocab_size * (dtype_bits // 8 + score_bytes)"
+_KEPT_SCORES = "batch_size * vocab_size * score_bytes"
+_LOGITS_SOURCE = "logits of the last token, their float32 copy, and what generate() derives of it and keeps until the next, transformers 5.23.0 generation/utils.py"
 _ALL_LOGITS = "batch_size * prompt_tokens * vocab_size * (dtype_bits + 32) // 8 + batch_size * prompt_tokens * hidden_size * dtype_bits // 8"
-#: Model types whose blocks were traced, or are the same code (their modeling files inherit the block).
-_TRACED_TYPES = frozenset({"llama", "mistral", "qwen2", "qwen3", "phi3"})
-_TRACED_PERCENT = (5, 5)
-_UNTRACED_PERCENT = (50, 50)
+#: Bytes beside each logit, by how the next token is chosen: after the prompt, after a new token, and alive while the next one is computed. Read in
+#: generation/utils.py (_sample, _beam_search) of transformers 5.23.0 and equal to traces; sampling is with generate()'s default of the 50 likeliest.
+_SCORE_BYTES = {"greedy": (4, 8, 4), "sampled": (12, 17, 12), "beams": (10, 12, 8)}
+#: A repository may ask for other ways to choose, and top_p sorts all words.
+_LOGITS_PERCENT = (50, 200)
+_ALL_LOGITS_PERCENT = (5, 5)
 
 
 def layer_activations(facts: ModelFacts, setting: Setting) -> Component | str:
     """The worst moment inside of a layer while the prompt goes through; a reason where it cannot be known."""
+    if any(layer.kind == "mamba1" for layer in facts.layer_plan or ()):
+        return scanned(facts, setting)
     inputs = _inputs(facts, setting)
     if isinstance(inputs, str):
         return inputs
-    made = [_activations(_MLP, inputs, facts)]
-    if setting.attention == "eager":
-        is_grouped = facts.kv_heads.value != facts.attention_heads.value
-        why = "rule:keys and values are repeated for every query head of a group"
-        made.append(_activations(_EAGER, inputs | {"query_copies": given(3 if is_grouped else 1, why)}, facts))
-    routed = _routed_inputs(facts)
-    if routed:
-        made.append(_activations(_EXPERTS, inputs | routed, facts, source=_ROUTED))
+    made = [
+        component(
+            "activations", "Activation", moment.formula, inputs | dict(moment.inputs), exactness="formula",
+            source=moment.source, band_percent=moment.band_percent,
+        )
+        for moment in layer_moments(facts, setting, routed_inputs(facts))
+    ]  # fmt: skip
     return max(made, key=lambda part: part.bytes)
 
 
 def matrix_activations(facts: ModelFacts, setting: Setting) -> Component | str:
     """What is alive beside the temporaries of one matrix product of the MLP."""
     inputs = _inputs(facts, setting)
-    return inputs if isinstance(inputs, str) else _activations(_MATRIX, inputs, facts)
+    if isinstance(inputs, str):
+        return inputs
+    source, band = origin(facts)
+    return component(
+        "activations", "Activation", _MATRIX, inputs, exactness="formula", source=source, band_percent=band
+    )
 
 
 def decode_activations(facts: ModelFacts, setting: Setting, largest_layer_elements: int) -> Component | str:
@@ -80,7 +80,41 @@ def decode_activations(facts: ModelFacts, setting: Setting, largest_layer_elemen
             largest_layer_elements, "keys and values of a token in the layer that keeps most"
         ),
     }
-    return _activations(_DECODE, inputs, facts)
+    source, band = origin(facts)
+    made = component(
+        "activations", "Activation", _DECODE, inputs, exactness="formula", source=source, band_percent=band
+    )
+    routed = routed_inputs(facts)
+    if routed is None or not setting.release.gathers_experts or setting.choice == "beams":
+        return made  # beam search leaves the experts as the prompt has them
+    inputs |= routed | {"expert_matrices": given(3, "rule:gate, up and down")}
+    gathered = component(
+        "activations",
+        "Activation",
+        _GATHERED,
+        inputs,
+        exactness="formula",
+        source=_GATHERED_SOURCE,
+        band_percent=(5, 5),
+    )
+    return max(made, gathered, key=lambda part: part.bytes)
+
+
+def kept_scores(facts: ModelFacts, setting: Setting) -> Component | None:
+    """What generate() still holds of the last token's scores while the next token goes through the layers."""
+    vocab_size = known(facts.vocab_size)
+    if vocab_size is None or setting.new_tokens.value < 2:
+        return None
+    kept = _SCORE_BYTES[setting.choice][2]
+    inputs = {
+        "batch_size": setting.batch_size,
+        "vocab_size": vocab_size,
+        "score_bytes": given(kept, f"rule:{setting.choice}"),
+    }
+    return component(
+        "logits", "Activation", _KEPT_SCORES, inputs, exactness="formula", source=_LOGITS_SOURCE,
+        band_percent=_LOGITS_PERCENT,
+    )  # fmt: skip
 
 
 def logits(facts: ModelFacts, setting: Setting, *, of_prompt: bool) -> Component | str | None:
@@ -101,11 +135,15 @@ def logits(facts: ModelFacts, setting: Setting, *, of_prompt: bool) -> Component
             inputs,
             exactness="formula",
             source=setting.release.source,
-            band_percent=_TRACED_PERCENT,
+            band_percent=_ALL_LOGITS_PERCENT,
         )
+    is_later = not of_prompt and setting.new_tokens.value > 1
+    beside = _SCORE_BYTES[setting.choice][1 if is_later else 0]
+    inputs["score_bytes"] = given(beside, f"rule:{setting.choice}")
     return component(
-        "logits", "Activation", _LOGITS, inputs, exactness="formula", source=_LOGITS_SOURCE, band_percent=(50, 50)
-    )
+        "logits", "Activation", _LOGITS, inputs, exactness="formula", source=_LOGITS_SOURCE,
+        band_percent=_LOGITS_PERCENT,
+    )  # fmt: skip
 
 
 def _inputs(facts: ModelFacts, setting: Setting) -> dict[str, Input] | str:
@@ -125,25 +163,3 @@ def _inputs(facts: ModelFacts, setting: Setting) -> dict[str, Input] | str:
             return f"{name} is not known: {fact.where}"
         inputs[name] = value
     return inputs
-
-
-def _routed_inputs(facts: ModelFacts) -> dict[str, Input] | None:
-    if facts.moe is None:
-        return None
-    per_token, width = known(facts.moe.experts_per_token), known(facts.moe.expert_intermediate_size)
-    if per_token is None or width is None:
-        return None
-    return {"experts_per_token": per_token, "expert_intermediate_size": width}
-
-
-def _activations(formula: str, inputs: dict[str, Input], facts: ModelFacts, source: str | None = None) -> Component:
-    is_traced = facts.model_type in _TRACED_TYPES and facts.moe is None
-    return component(
-        "activations",
-        "Activation",
-        formula,
-        inputs,
-        exactness="formula",
-        source=source or (_TRACED if is_traced else _UNTRACED),
-        band_percent=_TRACED_PERCENT if is_traced else _UNTRACED_PERCENT,
-    )

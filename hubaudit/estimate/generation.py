@@ -6,7 +6,13 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hubaudit.estimate.activations import decode_activations, layer_activations, logits, matrix_activations
+from hubaudit.estimate.activations import (
+    decode_activations,
+    kept_scores,
+    layer_activations,
+    logits,
+    matrix_activations,
+)
 from hubaudit.estimate.component import Parts, component, given, known
 from hubaudit.estimate.cuda_blocks import block_rounding
 from hubaudit.estimate.dequantization import loading_temporaries, matrix_temporaries
@@ -65,7 +71,8 @@ def _prefill(
     """The prompt's pass: in a layer, in a layer's quantized product, and at the head."""
     name = "forward" if facts.family in ("encoder", "other") else "prefill"
     cached, _ = _caches(facts, setting, at_prefill=True)
-    fixed = (*standing, *cached.components)
+    # An encoder reads the prompt before anything is cached.
+    fixed = standing if facts.family == "encoder-decoder" else (*standing, *cached.components)
     device = (workspace(), cuda_context())
     yield Moment(phase=name, components=_alive(fixed, [_made(layer_activations(facts, setting)), *device]))
     product = matrix_temporaries(facts, setting, found)
@@ -78,15 +85,17 @@ def _prefill(
 
 
 def _decode(facts: ModelFacts, setting: Setting, standing: tuple[Component, ...], after: Parts) -> Iterator[Moment]:
-    """The last of the new tokens, when the cache is at its largest."""
+    """The last of the new tokens, when the cache is at its largest: in its largest layer, and at the head."""
     if not setting.new_tokens.value or facts.family in ("encoder", "other"):
         return
-    temporaries = [
+    in_layers = [
         _made(decode_activations(facts, setting, _largest_layer(facts, setting))),
-        _made(logits(facts, setting, of_prompt=False)),
+        kept_scores(facts, setting),
     ]
+    device = (workspace(), cuda_context())
     alive = (*standing, *after.components)
-    yield Moment(phase="decode", components=_alive(alive, [*temporaries, workspace(), cuda_context()]))
+    yield Moment(phase="decode", components=_alive(alive, [*in_layers, *device]))
+    yield Moment(phase="decode", components=_alive(alive, [_made(logits(facts, setting, of_prompt=False)), *device]))
 
 
 def _caches(facts: ModelFacts, setting: Setting, *, at_prefill: bool = False) -> tuple[Parts, tuple[Omission, ...]]:

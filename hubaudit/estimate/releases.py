@@ -19,6 +19,7 @@ class Release:
     all_logits: bool
     pool_is_warmed: bool
     rotary_tables: bool
+    gathers_experts: bool
     source: str
 
 
@@ -34,6 +35,7 @@ def release_of(version: str | None) -> Release:
             all_logits=row["logits"] == "all",
             pool_is_warmed=row["pool_is_warmed"],
             rotary_tables=row["rotary_tables"],
+            gathers_experts=row["gathers_experts"],
             source=row["source"],
         )
         for row in table("transformers_releases.toml")["release"]

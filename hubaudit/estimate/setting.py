@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hubaudit.data.dtypes import bits_of, dtype_named, is_float, short_name
 from hubaudit.errors import UsageError
@@ -29,10 +29,11 @@ class Setting:
     """One workload on one model, definite.
 
     ``dtype`` is what floating weights are loaded in and computed with, ``conversion`` what quantizes them on the way, ``kv`` the type of cached keys and values under ``runtime``, ``cache``
-    one of that engine's caches, ``batch_size`` all sequences at once (beams too), ``max_cache_len`` the size asked for a static one (0 where none was).
+    one of that engine's caches, ``batch_size`` all sequences at once (beams too), ``choice`` how generate() takes the next token of each, ``max_cache_len`` the size asked for a static one (0 where none was).
     """
 
     batch_size: Input
+    choice: Literal["greedy", "sampled", "beams"]
     prompt_tokens: Input
     new_tokens: Input
     encoder_tokens: Input
@@ -75,6 +76,7 @@ def settle(facts: ModelFacts, workload: Workload) -> Setting:
         assumptions.append(conversion.note)
     return Setting(
         batch_size=_sequences(workload),
+        choice="beams" if workload.num_beams > 1 else "sampled" if workload.num_return_sequences > 1 else "greedy",
         prompt_tokens=prompt,
         new_tokens=new,
         encoder_tokens=_encoder_tokens(facts, workload, prompt, assumptions),

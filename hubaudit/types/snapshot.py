@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from hubaudit.types.values import Config, ProblemKind, Source, Sourced
+from hubaudit.types.values import Config, Json, ProblemKind, Source, Sourced  # noqa: F401 - Config names Json, which type hints ask for here
 
 
 class TensorInfo(NamedTuple):

@@ -1,0 +1,44 @@
+"""The inference peak against recorded traces of generate() of the real model code: beams, sampling, experts, scores, long prompts, scans."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tools.generation_traces import allocated_bytes, estimated, recorded, traced
+
+ROWS = recorded()
+#: What is traced anew with the installed libraries: scores, experts that are copied for a new token, and a bias of positions.
+SAMPLE = (("qwen2-0.5b-instruct", "prompt"), ("t5-small", "prompt, eager"), ("gpt2", "prompt"))
+
+
+def test_the_record_has_no_holes() -> None:
+    """Every row is a trace, none an error."""
+    assert ROWS
+    assert not [key for key, row in ROWS.items() if "error" in row]
+
+
+@pytest.mark.parametrize(("family", "case"), ROWS)
+def test_the_peak_is_that_of_the_trace(family: str, case: str) -> None:
+    """Within 1 % of the whole, and within 5 % or 1 MiB of what comes on top of the loaded weights."""
+    row, ours = ROWS[family, case], allocated_bytes(estimated(family, case))
+    assert ours == pytest.approx(row["peak_bytes"], rel=0.01)
+    above = row["peak_bytes"] - row["load_bytes"]
+    assert ours - row["load_bytes"] == pytest.approx(above, rel=0.05, abs=2**20)
+
+
+@pytest.mark.oracle
+@pytest.mark.parametrize(("family", "case"), SAMPLE)
+def test_the_trace_is_what_was_recorded(family: str, case: str) -> None:
+    """The same run again, to the byte."""
+    row = ROWS[family, case]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("torch")
+        pytest.importorskip("transformers")
+        made = traced(family, case)
+    assert made == {name: row[name] for name in ("load_bytes", "prefill_bytes", "peak_bytes")}
