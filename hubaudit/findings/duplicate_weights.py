@@ -17,6 +17,8 @@ def check(snapshot: RepoSnapshot, facts: ModelFacts) -> Iterator[Finding]:
     if facts.library == "peft" or not snapshot.chosen:
         return
     chosen = snapshot.chosen[0]
+    if not chosen.files:  # an index whose shards are all missing: nothing is there twice
+        return
     twins = [one for one in snapshot.others if one.note is None and _is_twin(one, chosen)]
     if not twins:
         return

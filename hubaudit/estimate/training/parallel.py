@@ -125,6 +125,8 @@ def _divided(group: TensorGroup, ranks: int) -> TensorGroup:
 
 
 def _scaled(group: TensorGroup, mine: int, whole: int) -> TensorGroup:
+    if not whole:  # no elements, of which any part is none
+        return group
     parameters = None if group.parameters is None else -(-group.parameters * mine // whole)
     return replace(group, parameters=parameters, stored_bytes=-(-group.stored_bytes * mine // whole))
 

@@ -83,3 +83,18 @@ def test_ranks_say_their_source() -> None:
     made = estimate(facts_of(LLAMA), replace(BASE, tp=2, pp=2, cp=2, grad_accum=4))
     said = " ".join(made.assumptions)
     assert all(paper in said for paper in ("2205.05198", "2104.04473", "2310.01889"))
+
+
+def test_tensors_without_elements() -> None:
+    """A header may hold matrices of no rows: any share of them is nothing, and the rest is counted as ever."""
+    facts = facts_of(LLAMA)
+    empty = tuple(
+        replace(group, shape=(0, 4096), logical_shape=None, parameters=0, stored_bytes=0)
+        if "q_proj" in group.pattern
+        else group
+        for group in facts.tensor_groups
+    )
+    whole = rank_facts(facts, settle_training(facts, replace(BASE, tp=2)).sharing, 0)
+    divided = rank_facts(replace(facts, tensor_groups=empty), settle_training(facts, replace(BASE, tp=2)).sharing, 0)
+    for with_all, without in zip(whole.tensor_groups, divided.tensor_groups, strict=True):
+        assert without.parameters == (0 if "q_proj" in without.pattern else with_all.parameters)
