@@ -113,7 +113,8 @@ class LineTests:
     def within(self, those: list[int], seconds: float) -> list[str]:
         """As many as cost so much, each function's first with a few of its parameters, so that all kinds of tests have their turn."""
         turns = sorted(those, key=_Turn(self.tests))
-        chosen, spent = [], 0.0
+        chosen: list[str] = []
+        spent = 0.0
         for test in turns:
             spent += self.seconds[test]
             if spent > seconds and chosen:
