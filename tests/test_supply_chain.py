@@ -7,6 +7,7 @@ import tomllib
 from typing import Any
 
 import pytest
+import yaml
 from fixture_models import ROOT
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
@@ -83,6 +84,29 @@ def test_every_action_is_named_by_its_commit(workflow: Any) -> None:
     used = re.findall(r"uses: (\S+)", workflow.read_text(encoding="utf-8"))
     assert used
     assert all(re.fullmatch(r"[\w.-]+/[\w./-]+@[0-9a-f]{40}", one) for one in used if one != "./"), used
+
+
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_what_strangers_write_is_no_script(workflow: Any) -> None:
+    """Nothing is put together into a script; a pull request runs with its own rights; what is checked out holds no credentials; a job names its rights."""
+    text = workflow.read_text(encoding="utf-8")
+    document = yaml.safe_load(text)
+    assert document["permissions"] == {}
+    assert "pull_request_target" not in text
+    for job in document["jobs"].values():
+        assert "permissions" in job
+        for step in job["steps"]:
+            assert "${{" not in step.get("run", ""), step
+            if "checkout@" in step.get("uses", ""):
+                assert step["with"]["persist-credentials"] is False
+
+
+def test_an_audit_that_could_look_nothing_up_fails() -> None:
+    """Without ``--strict`` pip-audit ends with 0 where the index knows none of the packages."""
+    for path in (ROOT / "tox.ini", ROOT / ".github" / "workflows" / "release.yml"):
+        runs = re.findall(r"pip-audit --.*", path.read_text(encoding="utf-8"))
+        assert runs
+        assert all("--strict" in run for run in runs), runs
 
 
 def test_every_python_that_is_promised_is_tried() -> None:

@@ -1,7 +1,6 @@
 """Mutation testing by sample: single changes of the code, each tried against the tests that run that line. Do the tests notice?
 
     python tools/mutation.py --lines lines.json [--sample 300] [--seed 1] [--minutes 60] --kept FILE     draw, and try; goes on behind what FILE has
-    python tools/mutation.py --survivors --lines lines.json --kept FILE                                  try those again that survived in FILE
     python tools/mutation.py --page                                                                      write what is recorded into docs/testing.md
 
 A mutant is drawn by drawing a module (as often as it has lines), a kind of change (each as likely), one of cosmic-ray's operators of that kind and one of
@@ -12,24 +11,28 @@ tried first. The change is made in a copy of the tree. What survives is for a pe
 from __future__ import annotations
 
 import argparse
-import contextlib
 import difflib
+import gc
 import json
 import os
 import random
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
+from inspect import CO_OPTIMIZED
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 RECORD = ROOT / "fixtures" / "mutation.json"
@@ -37,8 +40,8 @@ PAGE = ROOT / "docs" / "testing.md"
 BEGIN, END = "<!-- mutation:begin -->", "<!-- mutation:end -->"
 #: Annotations are strings here, and what only types see cannot fail.
 SKIPPED_LINE = re.compile(r"^\s*(from|import|class|@|def|#|\"\"\"|_?[A-Z_]+: TypeAlias|\w+: [^=]*\|)|->|TYPE_CHECKING")
-#: Processor seconds of tests, as `line_tests` took them, that one mutant is worth: first the cheap tests, then nearly all.
-BUDGETS = (2.0, 12.0)
+#: Processor seconds of tests, as `line_tests` took them, that one mutant is worth; the cheapest tests come first.
+BUDGET_SECONDS = 12.0
 LONGEST_SECONDS = 400
 Mutant = tuple[str, str, int]
 
@@ -139,114 +142,210 @@ class _Turn:
 # --- one mutant ----------------------------------------------------------------------------------------------------------
 
 
-def tried(mutant: Mutant, tree: Path, lines: LineTests, more: list[str]) -> dict[str, Any]:
-    """What became of one mutant: ``killed`` (and by which tests' run), ``timeout`` or ``survived``. ``tree`` is a copy that is put right again.
+class Mutants:
+    """A pytest plugin that tries each mutant in a fork of a session that has collected all tests, which is most of what one costs.
 
-    ``more`` are files of tests to try where all the rest saw nothing.
+    The code of the functions that changed is put in place of that of the functions that are there. What runs while a module is loaded (a constant, a
+    default) cannot be changed that way: such a mutant is written into a copy of the tree, and its tests run in a session of their own.
     """
+
+    def __init__(self, asked: argparse.Namespace, lines: LineTests) -> None:
+        self._asked, self._lines = asked, lines
+        self._items: dict[str, Any] = {}
+
+    def pytest_runtestloop(self, session: Any) -> bool:
+        """In place of the tests themselves."""
+        self._items = {item.nodeid: item for item in session.items}
+        kept = self._asked.kept
+        done = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
+        until = time.monotonic() + self._asked.minutes * 60
+        with kept.open("a") as file:
+            mutants = sorted(drawn(self._asked.rooms, self._asked.seed, self._asked.sample), key=_room, reverse=True)
+            for mutant in mutants[len(done) :]:
+                if time.monotonic() > until:
+                    break
+                if _room(mutant) == "estimate":
+                    _warm()
+                done.append(self._tried(mutant))
+                print(done[-1]["result"], *mutant, done[-1].get("diff", ""), flush=True)
+                file.write(json.dumps(done[-1]) + "\n")
+                file.flush()
+        print(summary(done))
+        return True
+
+    def _tried(self, mutant: Mutant) -> dict[str, Any]:
+        """``killed`` with the test that failed, ``timeout`` or ``survived`` with the change as a diff."""
+        module, operator, occurrence = mutant
+        before, changed = mutated(mutant)
+        matched = difflib.SequenceMatcher(None, before.splitlines(), changed.splitlines(), autojunk=False).get_opcodes()
+        numbers = [
+            line + 1
+            for tag, start, end, _, _ in matched
+            if tag != "equal"
+            for line in range(start, max(end, start + 1))
+        ]
+        covering = [test for test in self._lines.of(module, numbers) if self._lines.tests[test] in self._items]
+        tests = self._lines.within(covering, BUDGET_SECONDS)
+        replaced = replacements(before, changed, str(ROOT / module))
+        made = {
+            "module": module,
+            "operator": operator,
+            "occurrence": occurrence,
+            "line": numbers[0],
+            "tests": len(tests),
+        }
+        result, by = self._forked(tests, replaced) if replaced else ran_anew(module, changed, tests)
+        made |= {"result": result} | ({"by": by} if by else {})
+        if result == "survived":
+            rows = difflib.unified_diff(before.splitlines(True), changed.splitlines(True), module, operator, n=1)
+            made["diff"] = "".join(rows)
+        return made
+
+    def _forked(self, tests: list[str], replaced: dict[Any, Any]) -> tuple[str, str]:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if not child:
+            code = 3
+            try:
+                os.setpgid(0, 0)
+                for function, text in replaced.items():
+                    function.__code__ = text
+                failed = self._first_failure(tests)
+                os.write(writing, failed.encode())
+                code = 1 if failed else 0
+            finally:
+                os._exit(code)
+        os.close(writing)
+        until = time.monotonic() + LONGEST_SECONDS
+        while not (ended := os.waitpid(child, os.WNOHANG))[0] and time.monotonic() < until:
+            time.sleep(0.01)
+        with os.fdopen(reading, "rb") as file:
+            if not ended[0]:
+                os.killpg(child, signal.SIGKILL)
+                os.waitpid(child, 0)
+                return "timeout", ""
+            return ("killed" if ended[1] else "survived"), file.read().decode()
+
+    def _first_failure(self, tests: list[str]) -> str:
+        from _pytest.runner import runtestprotocol
+
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(nothing, descriptor)
+        for name, following in zip(tests, [*tests[1:], None], strict=True):
+            reports = runtestprotocol(
+                self._items[name], log=False, nextitem=None if following is None else self._items[following]
+            )
+            if any(report.failed for report in reports):
+                return name
+        return ""
+
+
+def _room(mutant: Mutant) -> str:
+    return mutant[0].split("/")[1]
+
+
+@cache
+def _warm() -> None:
+    """What hubaudit makes of the fixtures does not pass through estimate/; with it at hand, most tests of that room are much quicker."""
+    from fixture_models import facts_of
+
+    for path in sorted((ROOT / "fixtures" / "bundles").glob("*.json.gz")):
+        facts_of(path.name.removesuffix(".json.gz"))
+
+
+def mutated(mutant: Mutant) -> tuple[str, str]:
+    """The module's text as it is, and with the change."""
     from cosmic_ray.mutating import mutate_code
     from cosmic_ray.plugins import get_operator
 
     module, operator, occurrence = mutant
-    path = tree / module
-    before, times = path.read_text(encoding="utf-8"), path.stat()
+    before = (ROOT / module).read_text(encoding="utf-8")
     changed = mutate_code(before.encode(), get_operator(operator)(), occurrence)
     assert changed is not None
-    matched = difflib.SequenceMatcher(None, before.splitlines(), changed.splitlines(), autojunk=False).get_opcodes()
-    numbers = [
-        line + 1 for tag, start, end, _, _ in matched if tag != "equal" for line in range(start, max(end, start + 1))
-    ]
-    made = {"module": module, "operator": operator, "occurrence": occurrence, "line": numbers[0]}
-    covering = lines.of(module, numbers)
-    stages = [lines.within(covering, seconds) for seconds in BUDGETS]
-    path.write_text(changed, encoding="utf-8")
-    result, by, ran = "survived", "", 0
-    try:
-        for tests in (stages[0], [test for test in stages[1] if test not in set(stages[0])], more):
-            if tests and result == "survived":
-                (result, by), ran = run_tests(tests, tree), ran + len(tests)
-    finally:
-        path.write_text(before, encoding="utf-8")
-        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    made |= {"result": result, "tests": ran, "by": by}
-    if result == "survived":
-        made["diff"] = "".join(
-            difflib.unified_diff(before.splitlines(True), changed.splitlines(True), module, operator, n=1)
-        )
-    return made
+    return before, changed
 
 
-class _FirstFailure:
-    """Writes which test failed, or file could not be loaded, into a file descriptor."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def _told(self, report: Any) -> None:
-        if report.failed:
-            os.write(self._descriptor, f"{report.nodeid}\n".encode())
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        self._told(report)
-
-    def pytest_collectreport(self, report: Any) -> None:
-        self._told(report)
-
-
-def run_tests(tests: list[str], tree: Path) -> tuple[str, str]:
-    """The result, and the first test that failed. In a child that has loaded pytest and all that is not ours already, half of what a mutant costs."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        code = 3
-        try:
-            code = _in_child(tests, tree, writing)
-        finally:
-            os._exit(code)
-    os.close(writing)
-    until = time.monotonic() + LONGEST_SECONDS
-    result = "timeout"
-    while time.monotonic() < until:
-        ended, status = os.waitpid(child, os.WNOHANG)
-        if ended:
-            result = "killed" if os.waitstatus_to_exitcode(status) else "survived"
-            break
-        time.sleep(0.02)
-    else:
-        os.killpg(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-    os.set_blocking(reading, False)
-    with os.fdopen(reading, "rb") as file:
-        failed = (file.read() or b"").decode().splitlines()
-    assert failed or result != "killed", "pytest itself failed"
-    return result, failed[0] if failed else ""
-
-
-def _in_child(tests: list[str], tree: Path, writing: int) -> int:
-    os.setpgid(0, 0)
-    os.chdir(tree)
-    sys.path[:0] = [str(tree), str(tree / "tests")]
-    sys.dont_write_bytecode = True
-    os.environ |= {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(nothing, descriptor)
-    import pytest
-
-    words = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not oracle"]
-    words += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # what was loaded before is not rewritten
-    return int(pytest.main([*words, *tests], plugins=[_FirstFailure(writing)]))
-
-
-@contextlib.contextmanager
-def copied_tree() -> Any:
-    """A copy of the tree, to be changed."""
-    ignored = shutil.ignore_patterns(
-        ".git", ".tox", "__pycache__", ".venv*", ".mypy_cache", ".ruff_cache", ".hypothesis"
+def replacements(before: str, changed: str, path: str) -> dict[Any, CodeType]:
+    """The functions that are there, each with its changed code; nothing where anything changed that is in no function, or cannot be put in place."""
+    old, new = (dict(_functions(compile(text, path, "exec"))) for text in (before, changed))
+    differing = {name for name, code in new.items() if old.get(name) is None or _shape(code) != _shape(old[name])}
+    if any("<" in name for name in differing):  # lambdas of one module are called alike
+        return {}
+    if not differing or _shape(compile(before, path, "exec"), deep=False) != _shape(
+        compile(changed, path, "exec"), deep=False
+    ):
+        return {}
+    there = [one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__.co_filename == path]
+    found = {one: new[one.__code__.co_qualname] for one in there if one.__code__.co_qualname in differing}
+    is_whole = {one.__code__.co_qualname for one in found} == differing
+    return (
+        found if is_whole and all(one.__code__.co_freevars == code.co_freevars for one, code in found.items()) else {}
     )
+
+
+def _functions(code: CodeType) -> Iterator[tuple[str, CodeType]]:
+    """The functions of a module and the methods of its classes; what is inside a function belongs to it."""
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            if inner.co_flags & CO_OPTIMIZED:
+                yield inner.co_qualname, inner
+            else:
+                yield from _functions(inner)
+
+
+def _shape(code: CodeType, *, deep: bool = True) -> tuple[Any, ...]:
+    """What two codes must have in common to do the same. A module's or class's own text, without ``deep``, leaves out its functions'."""
+    consts = tuple(
+        _shape(one, deep=deep) if isinstance(one, CodeType) and (deep or not one.co_flags & CO_OPTIMIZED) else one
+        for one in code.co_consts
+        if deep or not isinstance(one, CodeType) or not one.co_flags & CO_OPTIMIZED
+    )
+    return code.co_code, code.co_names, code.co_varnames, repr(consts)
+
+
+def ran_anew(module: str, changed: str, tests: list[str]) -> tuple[str, str]:
+    """The same in a copy of the tree and a session of its own."""
+    functions = list(
+        dict.fromkeys(name.partition("[")[0] for name in tests)
+    )  # not every parameter can be spelt on a command line
+    ignored = shutil.ignore_patterns(".git", ".tox", ".venv*", ".mypy_cache", ".ruff_cache", ".hypothesis")
     with tempfile.TemporaryDirectory() as place:
-        shutil.copytree(ROOT, Path(place) / "tree", ignore=ignored)
-        yield Path(place) / "tree"
+        tree = Path(place) / "tree"
+        shutil.copytree(ROOT, tree, ignore=ignored)
+        (tree / module).write_text(changed, encoding="utf-8")
+        environment = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+        words = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "-n",
+            "0",
+            "-p",
+            "no:cacheprovider",
+            "--tb=no",
+            "-rfE",
+            *functions,
+        ]
+        try:
+            ended = subprocess.run(
+                words, cwd=tree, env=environment, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return "timeout", ""
+    if ended.returncode == 0:
+        return "survived", ""
+    found = re.search(r"^(?:FAILED|ERROR) (\S+)", ended.stdout, re.MULTILINE)
+    return "killed", found.group(1) if found else "the tests cannot be loaded"
+
+
+def summary(done: list[dict[str, Any]]) -> str:
+    """How many of each result."""
+    counts = Counter(one["result"] for one in done)
+    noticed = counts["killed"] + counts["timeout"]
+    return f"{len(done)} mutants: {dict(counts)}; noticed {noticed / max(1, len(done)):.0%}"
 
 
 # --- the page ------------------------------------------------------------------------------------------------------------
@@ -318,26 +417,14 @@ def main() -> int:
 
 def sampled(asked: argparse.Namespace) -> int:
     """Try the mutants that are not in the kept file yet."""
-    import hypothesis  # noqa: F401 - so that each child has it
-    import pytest  # noqa: F401
+    import pytest
 
     lines = LineTests(**json.loads(asked.lines.read_text()))
-    done = [json.loads(line) for line in asked.kept.read_text().splitlines()] if asked.kept.exists() else []
-    until = time.monotonic() + asked.minutes * 60
-    with copied_tree() as tree, asked.kept.open("a") as file:
-        for mutant in drawn(asked.rooms, asked.seed, asked.sample)[len(done) :]:
-            if time.monotonic() > until:
-                break
-            done.append(tried(mutant, tree, lines, []))
-            print(done[-1]["result"], *mutant, done[-1].get("diff", ""), flush=True)
-            file.write(json.dumps(done[-1]) + "\n")
-            file.flush()
-    counts = Counter(one["result"] for one in done)
-    noticed = counts["killed"] + counts["timeout"]
-    print(
-        f"{len(done)} of {asked.sample} mutants of seed {asked.seed}: {dict(counts)}; noticed {noticed / max(1, len(done)):.0%}"
-    )
-    return 0
+    os.chdir(ROOT)
+    sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # what is changed lies here, not where a wheel was installed
+    files = sorted({name.partition("::")[0] for name in lines.tests})
+    words = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-s", "-m", "not oracle", *files]
+    return int(pytest.main(words, plugins=[Mutants(asked, lines)]))
 
 
 if __name__ == "__main__":
