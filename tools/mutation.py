@@ -23,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
@@ -268,13 +269,12 @@ def mutated(mutant: Mutant) -> tuple[str, str]:
 
 def replacements(before: str, changed: str, path: str) -> dict[Any, CodeType]:
     """The functions that are there, each with its changed code; nothing where anything changed that is in no function, or cannot be put in place."""
-    old, new = (dict(_functions(compile(text, path, "exec"))) for text in (before, changed))
+    whole, other = _compiled(before, path), _compiled(changed, path)
+    old, new = dict(_functions(whole)), dict(_functions(other))
     differing = {name for name, code in new.items() if old.get(name) is None or _shape(code) != _shape(old[name])}
     if any("<" in name for name in differing):  # lambdas of one module are called alike
         return {}
-    if not differing or _shape(compile(before, path, "exec"), deep=False) != _shape(
-        compile(changed, path, "exec"), deep=False
-    ):
+    if not differing or _shape(whole, deep=False) != _shape(other, deep=False):
         return {}
     there = [one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__.co_filename == path]
     found = {one: new[one.__code__.co_qualname] for one in there if one.__code__.co_qualname in differing}
@@ -282,6 +282,12 @@ def replacements(before: str, changed: str, path: str) -> dict[Any, CodeType]:
     return (
         found if is_whole and all(one.__code__.co_freevars == code.co_freevars for one, code in found.items()) else {}
     )
+
+
+def _compiled(text: str, path: str) -> CodeType:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # `is` with a number, which a change may make, is for the tests to notice
+        return compile(text, path, "exec")
 
 
 def _functions(code: CodeType) -> Iterator[tuple[str, CodeType]]:
@@ -325,6 +331,8 @@ def ran_anew(module: str, changed: str, tests: list[str]) -> tuple[str, str]:
             "0",
             "-p",
             "no:cacheprovider",
+            "-W",
+            "ignore::SyntaxWarning",
             "--tb=no",
             "-rfE",
             *functions,
