@@ -31,6 +31,14 @@ _MANY = 4
 _LAYER_KEYS = ("num_hidden_layers", "n_layer", "num_layers", "num_decoder_layers")
 _TOKEN_KEYS = ("pad_token_id", "eos_token_id", "bos_token_id")
 _TOWER = {"hidden_size": 32, "intermediate_size": 32, "num_heads": 2, "num_attention_heads": 2}
+#: Shapes of our own for types that no fixture has.
+MADE_UP: dict[str, dict[str, Any]] = {
+    "gated T5 (flan-t5)": {
+        "model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 512, "d_kv": 64, "d_ff": 1024, "num_layers": 4,
+        "num_decoder_layers": 4, "num_heads": 6, "vocab_size": VOCAB, "feed_forward_proj": "gated-gelu", "is_encoder_decoder": True,
+        "pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "dropout_rate": 0.1,
+    },
+}  # fmt: skip
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),
     "checkpointing": ({"gradient_checkpointing": "full"}, {"checkpointing": True}),
@@ -49,10 +57,12 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def families() -> list[str]:
-    """Fixtures that end in a loss over a vocabulary, one for each bundle."""
+    """Fixtures that end in a loss over a vocabulary, one for each bundle; then those of our own."""
     found = sorted((_ROOT / "fixtures" / "bundles").glob("*.json.gz"))
     names = [path.name.removesuffix(".json.gz") for path in found]
-    return [name for name in names if name != "all-minilm-l6-v2"]  # a sentence encoder has no loss of its own
+    return [name for name in names if name != "all-minilm-l6-v2"] + list(
+        MADE_UP
+    )  # a sentence encoder has no loss of its own
 
 
 def tokens_of(family: str) -> int:
@@ -62,6 +72,8 @@ def tokens_of(family: str) -> int:
 
 def small(family: str) -> dict[str, Any]:
     """The fixture's config with few layers and a small vocabulary."""
+    if family in MADE_UP:
+        return dict(MADE_UP[family])
     snapshot = read_bundle(_ROOT / "fixtures" / "bundles" / f"{family}.json.gz")
     config: dict[str, Any] = json.loads(json.dumps(dict(snapshot.configs["config.json"])))
     for name in ("quantization_config", "compression_config"):

@@ -99,6 +99,7 @@ def command(
     gate = gate_of(fail_on, ignore)
     choice = chosen(wanted=exact, timeline=timeline, memory_snapshot=memory_snapshot, repos=len(repos))
     hardware = devices(gpu_names, memories, must_fit="fit" in fail_on)
+    _one_process_on_each(options, hardware)
     audited = read_and_audit(repos, options, hardware, access, output_format, choice)
     results = [result if isinstance(result, tuple) else gate.applied(result) for result in audited]
     _deliver(results, output_format, output, with_explanation=with_explanation)
@@ -106,6 +107,15 @@ def command(
     if plot and reports:
         write_plot(reports, plot)
     return _end(results, gate)
+
+
+def _one_process_on_each(options: dict[str, Any], hardware: tuple[Hardware, ...]) -> None:
+    """Training on ``--gpu NAMExN`` runs on all of them, unless ``--gpus`` says otherwise."""
+    context = click.get_current_context(silent=True)
+    said = context is not None and context.get_parameter_source("gpus") is click.core.ParameterSource.COMMANDLINE
+    counts = {one.count for one in hardware}
+    if options["mode"] == "train" and not said and len(counts) == 1:
+        options["gpus"] = counts.pop()
 
 
 def devices(gpus: tuple[str, ...], memories: tuple[str, ...], *, must_fit: bool) -> tuple[Hardware, ...]:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from hubaudit.report.stages import verdict_on
 from hubaudit.units import format_bytes, format_count, format_gib
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hubaudit.types import Component, Estimate, Fit, ModelFacts, Report, StageShare, Workload
+    from hubaudit.types import Component, Estimate, Fit, ModelFacts, Report, Workload
 
 #: What people reckon with, and why it is no bound: it knows neither the batch nor the context.
 RULE_OF_THUMB = "rule of thumb 1.2 × weights"
@@ -198,21 +199,13 @@ def stage_rows(report: Report) -> list[tuple[str, ...]]:
                     one.total_bytes,
                 )
             ),
-            _holds(report, one),
+            _VERDICTS[verdict_on(report, one)],
         )
         for one in report.estimate.stages
     ]
 
 
-def _holds(report: Report, stage: StageShare) -> str:
-    if not report.fit:
-        return ""
-    usable = report.fit[0].hardware.usable_bytes
-    if stage.total_bytes > usable:
-        return "no"
-    if report.estimate.omitted:
-        return "?"
-    return "tight" if stage.high_bytes > usable else "yes"
+_VERDICTS = {None: "", "no": "no", "unknown": "?", "tight": "tight", "fits": "yes"}
 
 
 def _cache_name(workload: Workload) -> str:

@@ -109,7 +109,10 @@ def _layers() -> dict[str, Any]:
 
 
 def _estimate() -> dict[str, Any]:
-    return _slots(types.Estimate)
+    made = _slots(types.Estimate)
+    verdict = get_type_hints(types.Fit)["verdict"]
+    made["properties"]["stages"]["items"]["properties"]["fits"] = _or_null(_of(verdict))
+    return made
 
 
 def _exact() -> dict[str, Any]:

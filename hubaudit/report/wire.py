@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubaudit._version import __version__
 from hubaudit.report.exact import to_wire as exact_to_wire
+from hubaudit.report.stages import verdict_on
 
 if TYPE_CHECKING:
     from hubaudit.errors import HubauditError
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         ParameterCount,
         Report,
         Sourced,
+        StageShare,
         WeightSet,
         Workload,
     )
@@ -47,7 +49,7 @@ def to_wire(report: Report) -> dict[str, Any]:
         },
         "facts": _facts(report.facts),
         "workload": _workload(report.workload),
-        "estimate": _estimate(report.estimate),
+        "estimate": _estimate(report.estimate) | {"stages": [_stage(report, one) for one in report.estimate.stages]},
         "variants": [
             {
                 "dtype": variant.dtype,
@@ -213,10 +215,14 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
         "peak_phase": estimate.peak_phase,
         "components": [_component(part) for part in estimate.components],
         "devices": [{name: getattr(one, name) for name in one.__slots__} for one in estimate.devices],
-        "stages": [{name: getattr(one, name) for name in one.__slots__} for one in estimate.stages],
         "assumptions": list(estimate.assumptions),
         "omitted": [{"id": part.id, "reason": part.reason} for part in estimate.omitted],
     }
+
+
+def _stage(report: Report, stage: StageShare) -> dict[str, Any]:
+    """One way to share a training run; ``fits`` on the first device asked about, ``None`` where none was."""
+    return {name: getattr(stage, name) for name in stage.__slots__} | {"fits": verdict_on(report, stage)}
 
 
 def _component(part: Component) -> dict[str, Any]:

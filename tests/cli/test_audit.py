@@ -142,3 +142,21 @@ def test_every_terminal_gets_a_report(environment: dict[str, str]) -> None:
     assert "494,032,768" in run.stdout
     assert "\x1b" not in run.stdout
     assert run.stderr == ""
+
+
+def test_training_runs_on_all_the_devices_that_were_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--gpu NAMExN` is N processes unless `--gpus` says otherwise, and every way to share them has its verdict on the wire."""
+    asked = (QWEN, "--mode", "train", "--seq-len", "512", "--gpu", "RTX 4090x4", "--json")
+    code, out, _ = run(capsys, monkeypatch, *asked)
+    answer = json.loads(out)
+    assert (code, answer["workload"]["gpus"]) == (0, 4)
+    usable = answer["fit"][0]["usable_bytes"]
+    for stage in answer["estimate"]["stages"]:
+        tight = "tight" if stage["high_bytes"] > usable else "fits"
+        assert stage["fits"] == ("no" if stage["total_bytes"] > usable else tight)
+    _, out, _ = run(capsys, monkeypatch, *asked, "--gpus", "2")
+    assert json.loads(out)["workload"]["gpus"] == 2
+    _, out, _ = run(capsys, monkeypatch, *asked[:-3], "--gpus", "2", "--json")
+    assert {stage["fits"] for stage in json.loads(out)["estimate"]["stages"]} == {None}

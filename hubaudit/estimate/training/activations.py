@@ -230,10 +230,13 @@ def _dense_mlp(block: Block, flow: Flow, targets: Targets, width: str) -> Amount
     gated = block.mlp == "gated"
     products = 1 if not gated or "gate_up" in block.fused else 2
     saved = _shared_input(flow, _HIDDEN, targets.mlp_in, products, flow.stream, is_kept=block.parallel)
-    if gated:
+    chain = 3 * _FLOAT + flow.inner if flow.casts else (_PYTHON_GELU_TENSORS - 1) * flow.inner
+    if gated and block.activation == "gelu_python":
+        saved += Amount.of(chain + (_FLOAT if flow.casts else flow.inner) + flow.inner, *wide)
+    elif gated:
         saved += Amount.of(3 * flow.inner, *wide)
     elif block.activation == "gelu_python":
-        saved += Amount.of(3 * _FLOAT + flow.inner if flow.casts else (_PYTHON_GELU_TENSORS - 1) * flow.inner, *wide)
+        saved += Amount.of(chain, *wide)
     elif block.activation != "relu":
         saved += Amount.of(flow.inner, *wide)
     is_kept = block.activation == "relu"

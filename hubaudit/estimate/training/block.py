@@ -95,9 +95,9 @@ def block_of(facts: ModelFacts) -> Block | str:
     strange = kinds - _ATTENTION_KINDS - row.get("mixers", {}).keys()
     if strange:
         return f"what layers of kind {', '.join(sorted(strange))} keep for the backward pass is not modelled"
-    unlike = row.get("without")
-    if unlike and any(unlike in group.pattern for group in facts.tensor_groups):
-        return f"layers of type {facts.model_type} with {unlike} are not modelled"
+    gate = row.get("gated_with")
+    if gate and any(gate in group.pattern for group in facts.tensor_groups):
+        row = row | {"mlp": "gated", "activation": "gelu_python"}
     return Block(
         norm=row["norm"],
         norms=row["norms"],
