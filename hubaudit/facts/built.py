@@ -10,10 +10,8 @@ from hubaudit.facts.skeleton import describe
 from hubaudit.types import BuiltTensor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hubaudit.facts.config_reader import ConfigReader
-    from hubaudit.facts.packing import Held
+    from hubaudit.facts.packing import Held, Unpack
     from hubaudit.types import ModelFacts, ParameterCount, TensorInfo
 
 
@@ -30,23 +28,29 @@ def built_tensors(config: ConfigReader, counted: ParameterCount | None) -> tuple
     return tensors if sum(prod(tensor.shape) for tensor in tensors) == counted.loaded else ()
 
 
-def with_known_shapes(held_by: Callable[[TensorInfo], Held], config: ConfigReader) -> Callable[[TensorInfo], Held]:
-    """``held_by``, but where a flat container may hold one value less than it has room for, the config's shape of that weight decides.
+class WithKnownShapes:
+    """What ``held_by`` says, but where a flat container may hold one value less than it has room for, the config's shape of that weight decides.
 
     4 bit of bitsandbytes keep no shape outside of a tensor's data, which is never read: an odd number of values fills as many bytes as the even
     one above.
     """
-    found = describe(config)
-    shapes = {} if isinstance(found, str) else {tensor.name: tensor.shape for tensor in found.tensors}
 
-    def held(tensor: TensorInfo) -> Held:
-        unpacked, shape = held_by(tensor), shapes.get(tensor.name)
+    def __init__(self, held_by: Unpack, config: ConfigReader) -> None:
+        found = describe(config)
+        self._held_by = held_by
+        self._shapes = {} if isinstance(found, str) else {tensor.name: tensor.shape for tensor in found.tensors}
+
+    def __call__(self, tensor: TensorInfo) -> Held:
+        """What ``tensor`` holds."""
+        unpacked, shape = self._held_by(tensor), self._shapes.get(tensor.name)
         if shape is None or unpacked.bits is None or unpacked.shape is not None or unpacked.parameters is None:
             return unpacked
         fits = unpacked.parameters - prod(shape) in (0, 1)
         return unpacked._replace(parameters=prod(shape), shape=shape) if fits else unpacked
 
-    return held
+    def is_told_by_kind(self, tensor: TensorInfo) -> bool:
+        """Another layer's weight may have another shape."""
+        return False
 
 
 def is_built_so(facts: ModelFacts) -> bool:

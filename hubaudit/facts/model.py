@@ -7,7 +7,7 @@ from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from hubaudit.errors import CannotAuditError
-from hubaudit.facts.built import built_tensors, with_known_shapes
+from hubaudit.facts.built import WithKnownShapes, built_tensors
 from hubaudit.facts.config_reader import ConfigReader
 from hubaudit.facts.geometry import Geometry, geometry_of, no_config
 from hubaudit.facts.headers import HeaderFacts, header_facts
@@ -106,7 +106,7 @@ def _weights(
     declared = scheme_of(snapshot.configs)
     scheme, held_by = unpacker(tensors, declared, [file.metadata for file in snapshot.weights])
     if scheme is not None and scheme.method is not None and scheme.method.has_flat_containers and reader is not None:
-        held_by = with_known_shapes(held_by, reader)
+        held_by = WithKnownShapes(held_by, reader)
     names = (tensor.name for tensor in tensors)
     extra_of = prediction_layers(names, layers=said.layers.value, extra_layers=said.extra_layers)
     groups = mark_unbuilt(

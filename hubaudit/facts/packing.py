@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 from hubaudit.data.dtypes import bits_of, is_float
 from hubaudit.facts.packing_layouts import LAYOUTS, Setting, Stored, Unpacked
@@ -13,7 +13,7 @@ from hubaudit.facts.quantization import UNNAMED, Scheme, scheme_by_names
 from hubaudit.facts.quantizers import common_auxiliary, methods, plain_integers, scale_dtypes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from hubaudit.facts.packing_torchao import Declared
     from hubaudit.facts.quantizers import Container, Method
@@ -45,13 +45,31 @@ _SCALE = Held(parameters=0, is_scale=True)
 _UNBUILT = Held(parameters=0, is_scale=True, extra=UNBUILT)
 
 
-def held_plainly(tensor: TensorInfo) -> Held:
+class Unpack(Protocol):
+    """What one tensor holds."""
+
+    def __call__(self, tensor: TensorInfo, /) -> Held:
+        """What ``tensor`` holds."""
+
+    def is_told_by_kind(self, tensor: TensorInfo, /) -> bool:
+        """Whether all tensors of its dtype, shape and name but for the numbers hold the same."""
+
+
+class _Plainly:
     """A tensor of a checkpoint that is not quantized: an element is a parameter.
 
     As on the Hub's own page, a tensor without dimensions counts none, and neither does a dtype that only scales have
     (huggingface.js fe42e680, parse-safetensors-metadata.ts).
     """
-    return _plain(tensor.dtype, tensor.shape)
+
+    def __call__(self, tensor: TensorInfo) -> Held:
+        return _plain(tensor.dtype, tensor.shape)
+
+    def is_told_by_kind(self, tensor: TensorInfo) -> bool:
+        return True
+
+
+PLAINLY: Unpack = _Plainly()
 
 
 @lru_cache(maxsize=4096)
@@ -63,7 +81,7 @@ def _plain(dtype: str, shape: tuple[int, ...]) -> Held:
 
 def unpacker(
     tensors: Sequence[TensorInfo], scheme: Scheme | None, metadata: Iterable[Config] = ()
-) -> tuple[Scheme | None, Callable[[TensorInfo], Held]]:
+) -> tuple[Scheme | None, Unpack]:
     """The scheme at work, and a function from a tensor to what it holds.
 
     Where the configs declare no scheme, names and shapes that only one method makes do.
@@ -76,10 +94,10 @@ def unpacker(
     if scheme is None or scheme.name == UNNAMED:
         scheme = _scheme_of_names(tensors) or scheme
     if scheme is None:
-        return None, held_plainly
+        return None, PLAINLY
     if scheme.method is None:
         problem = f"weights quantized by {scheme.name!a}, whose layout is not known"
-        return scheme, lambda tensor: Held(parameters=None, problem=problem)
+        return scheme, _Unknown(problem)
     return scheme, _Unpacker(tensors, scheme, scheme.method, metadata)
 
 
@@ -101,6 +119,19 @@ def _fits(tensor: TensorInfo, names: Mapping[str, TensorInfo], row: Container) -
     return beside is not None and bool(_fitting(tensor.dtype, tensor.shape, beside, row, (Setting(),)))
 
 
+class _Unknown:
+    """Tensors of a method that is not known."""
+
+    def __init__(self, problem: str) -> None:
+        self._held = Held(parameters=None, problem=problem)
+
+    def __call__(self, tensor: TensorInfo) -> Held:
+        return self._held
+
+    def is_told_by_kind(self, tensor: TensorInfo) -> bool:
+        return True
+
+
 class _Unpacker:
     """The tensors of one repository under one method."""
 
@@ -116,29 +147,17 @@ class _Unpacker:
         consumed = tuple(ending for group in method.unbuilt_beside.values() for ending in group)
         self._beside_endings = consumed + tuple(method.beside)
         self._apart_endings = self._auxiliary + method.unbuilt + self._beside_endings
-        self._last_word_tells = not any("." in ending[1:] for ending in (*self._apart_endings, *plain_integers()))
-        self._by_last_word: dict[tuple[str, tuple[int, ...], tuple[str, ...]], Held] = {}
         self._rows = {
             dtype: tuple(row for row in method.containers if dtype in row.dtypes)
             for row in method.containers
             for dtype in row.dtypes
         }
 
-    def __call__(self, tensor: TensorInfo) -> Held:
-        """What ``tensor`` holds. Where no other tensor has a say in it, the last word of its name decides, which 100,000 names have in common."""
-        key = (tensor.dtype, tensor.shape, tensor.name.rpartition(".")[1:])
-        held = self._by_last_word.get(key)
-        if held is None:
-            held = self._look_at(tensor)
-            if (
-                self._last_word_tells
-                and tensor.dtype not in self._rows
-                and not tensor.name.endswith(self._beside_endings)
-            ):
-                self._by_last_word[key] = held
-        return held
+    def is_told_by_kind(self, tensor: TensorInfo) -> bool:
+        """Whether no other tensor has a say in it: names that are alike but for their numbers end alike."""
+        return tensor.dtype not in self._rows and not tensor.name.endswith(self._beside_endings)
 
-    def _look_at(self, tensor: TensorInfo) -> Held:
+    def __call__(self, tensor: TensorInfo) -> Held:
         if tensor.dtype in scale_dtypes():
             return _SCALE
         apart = self._apart(tensor.name) if tensor.name.endswith(self._apart_endings) else None
@@ -163,7 +182,7 @@ class _Unpacker:
             return Held(parameters=None, problem=f"how {self._scheme.name!a} packs such tensors is not known")
         if is_float(tensor.dtype) and bits_of()[tensor.dtype] == 8 and tensor.shape:
             return _held(Unpacked(elements=prod(tensor.shape), bits=8))
-        return held_plainly(tensor)
+        return PLAINLY(tensor)
 
     def _apart(self, name: str) -> Held | None:
         """Scales, zeros, statistics, orders and shapes."""

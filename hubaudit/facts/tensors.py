@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from hubaudit.data import table
-from hubaudit.facts.packing import Held, held_plainly
+from hubaudit.facts.packing import PLAINLY, Held
 from hubaudit.types import ParameterCount, TensorGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from hubaudit.facts.packing import Unpack
     from hubaudit.types import TensorInfo
 
 #: Starts with a literal and ends with literals, which makes the search over 100,000 names quick.
@@ -25,6 +26,8 @@ _LIVE_BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 #: Roles of which one token passes through `experts_per_token` of `experts`, not through all.
 _ROUTED = "expert"
 _MAX_DIGITS = 9
+_DIGIT = re.compile("[0-9]")
+_Key: TypeAlias = "tuple[str, str, tuple[int, ...], Held, str | None]"
 
 
 def pattern_of(name: str) -> str:
@@ -33,24 +36,11 @@ def pattern_of(name: str) -> str:
     return _RARE_NUMBER.sub("*", pattern) if name[:1].isdigit() or "expert_" in name else pattern
 
 
-class _Patterns(dict[bytes, str | None]):
-    """Patterns by the name with a zero for every digit: names of one kind are looked up, unless digits stay in their pattern."""
-
-    def of(self, name: str) -> str:
-        """As :func:`pattern_of`."""
-        return self[name.encode("utf-8", "surrogatepass").translate(_TO_ZERO)] or pattern_of(name)
-
-    def __missing__(self, zeros: bytes) -> str | None:
-        pattern = pattern_of(zeros.decode("utf-8", "surrogatepass"))
-        self[zeros] = None if "0" in pattern else pattern
-        return self[zeros]
-
-
 def group_tensors(
     tensors: Iterable[TensorInfo],
     *,
     extra_of: Callable[[str], str | None] = lambda _: None,
-    held_by: Callable[[TensorInfo], Held] = held_plainly,
+    held_by: Unpack = PLAINLY,
 ) -> tuple[TensorGroup, ...]:
     """Group tensors by pattern, dtype, shape, what they hold and by what ``extra_of(name)`` says; a name that comes twice counts once.
 
@@ -59,32 +49,48 @@ def group_tensors(
         extra_of: why a runtime does not build the tensor of that name, or ``None`` where it does.
         held_by: what one tensor holds; for quantized checkpoints that of :func:`hubaudit.facts.packing.unpacker`.
     """
-    found: dict[tuple[str, str, tuple[int, ...], Held, str | None], list[TensorInfo]] = {}
+    found: dict[_Key, list[TensorInfo]] = {}
+    for alike in _alike_but_for_digits(tensors):
+        for key, those in _split(alike, extra_of, held_by):
+            found.setdefault(key, []).extend(those)
+    return tuple(
+        _group(*key, [tensor.name for tensor in those], sum(tensor.stored_bytes for tensor in those))
+        for key, those in found.items()
+    )
+
+
+def _alike_but_for_digits(tensors: Iterable[TensorInfo]) -> Iterable[list[TensorInfo]]:
+    """The tensors of one dtype, one shape and one name with a zero for every digit: the 92,000 of a large model are some hundred lists."""
     seen: set[str] = set()
-    patterns = _Patterns()
+    found: dict[tuple[bytes, str, tuple[int, ...]], list[TensorInfo]] = {}
     for tensor in tensors:
         name = tensor.name
         if name in seen:
             continue
         seen.add(name)
-        held = held_by(tensor)
-        key = (patterns.of(name), tensor.dtype, tensor.shape, held, extra_of(name) or held.extra)
+        key = (name.encode("utf-8", "surrogatepass").translate(_TO_ZERO), tensor.dtype, tensor.shape)
         alike = found.get(key)
         if alike is None:
             alike = found[key] = []
         alike.append(tensor)
-    return tuple(
-        _group(
-            pattern,
-            dtype,
-            shape,
-            held,
-            extra,
-            [tensor.name for tensor in alike],
-            sum(tensor.stored_bytes for tensor in alike),
-        )
-        for (pattern, dtype, shape, held, extra), alike in found.items()
-    )
+    return found.values()
+
+
+def _split(
+    alike: list[TensorInfo], extra_of: Callable[[str], str | None], held_by: Unpack
+) -> Iterator[tuple[_Key, list[TensorInfo]]]:
+    """Such a list by what still differs: digits that are no number of their own, what a tensor holds, and why it is not built."""
+    first = alike[0]
+    pattern, held = pattern_of(first.name), held_by(first)
+    extras = [extra_of(tensor.name) for tensor in alike]
+    has_one_pattern = _DIGIT.search(pattern) is None
+    if has_one_pattern and held_by.is_told_by_kind(first) and extras.count(extras[0]) == len(extras):
+        yield (pattern, first.dtype, first.shape, held, extras[0] or held.extra), alike
+        return
+    for tensor, extra in zip(alike, extras, strict=True):
+        held = held_by(tensor)
+        own = pattern if has_one_pattern else pattern_of(tensor.name)
+        yield (own, first.dtype, first.shape, held, extra or held.extra), [tensor]
 
 
 def _group(

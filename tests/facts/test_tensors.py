@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from fixture_models import NAMES, facts_of, made, snapshot_of
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hubaudit.facts.model import understand
+from hubaudit.facts.packing import PLAINLY, Held
 from hubaudit.facts.tensors import group_tensors, pattern_of, role_of
 from hubaudit.types import TensorInfo
 
@@ -156,3 +159,61 @@ def test_first_numbers_say_where_a_groups_tensors_are() -> None:
         "x.*.y": (),
         "plain.weight": (),
     }
+
+
+WORDS = st.sampled_from(
+    ["layers", "10", "9", "0", "fc1", "fc2", "expert_3", "expert_12", "w", "²", "experts", "norm", "٣", ""]
+)
+SOME_NAMES = st.lists(WORDS, min_size=1, max_size=4).map(".".join) | st.text(max_size=6)
+TENSORS = st.lists(
+    st.builds(
+        TensorInfo,
+        SOME_NAMES,
+        st.sampled_from(["BF16", "F8_E8M0"]),
+        st.sampled_from([(2, 3), (6,), ()]),
+        st.integers(1, 9),
+    ),
+    max_size=12,
+)
+
+
+@given(tensors=TENSORS, held=st.sampled_from(["plainly", "each"]))
+def test_groups_are_those_of_one_tensor_after_another(tensors: list[TensorInfo], held: str) -> None:
+    """Putting alike names together first changes nothing: the groups are those that looking at each tensor alone finds, names counted once."""
+
+    class Each:
+        """Has something else to say of every name."""
+
+        def __call__(self, tensor: TensorInfo) -> Held:
+            return Held(parameters=len(tensor.name) % 3)
+
+        def is_told_by_kind(self, tensor: TensorInfo) -> bool:
+            return False
+
+    def extra_of(name: str) -> str | None:
+        return "mtp" if name.startswith("layers.10") else None
+
+    held_by = PLAINLY if held == "plainly" else Each()
+    alone: Counter[tuple[object, ...]] = Counter()
+    stored: Counter[tuple[object, ...]] = Counter()
+    for tensor in {tensor.name: tensor for tensor in reversed(tensors)}.values():
+        own = held_by(tensor)
+        each = own.parameters or 0
+        key = (pattern_of(tensor.name), tensor.dtype, tensor.shape, each, own.is_scale, extra_of(tensor.name))
+        alone[key] += 1
+        stored[key] += tensor.stored_bytes
+    groups = group_tensors(tensors, extra_of=extra_of, held_by=held_by)
+    found = {
+        (
+            group.pattern,
+            group.dtype,
+            group.shape,
+            (group.parameters or 0) // group.count,
+            group.kind == "scale",
+            group.extra,
+        ): group
+        for group in groups
+    }
+    assert {key: group.count for key, group in found.items()} == alone
+    assert {key: group.stored_bytes for key, group in found.items()} == stored
+    assert len(found) == len(groups)
