@@ -67,6 +67,7 @@ _SIDE_BY_SIDE = 4
     "--format", "output_format", type=click.Choice(_FORMATS), default="human", show_default=True, help="What to print."
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
+@click.option("-q", "--quiet", is_flag=True, help="Print no report: the exit code tells. Errors, -o and --plot remain.")
 @click.option("--explain", "with_explanation", is_flag=True, help="Show how every number came about.")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, allow_dash=True), help="Write to FILE instead of stdout."
@@ -79,6 +80,7 @@ def command(
     repos: tuple[str, ...],
     output_format: str,
     as_json: bool,
+    quiet: bool,
     with_explanation: bool,
     output: str | None,
     plot: str | None,
@@ -102,7 +104,8 @@ def command(
     _one_process_on_each(options, hardware)
     audited = read_and_audit(repos, options, hardware, access, output_format, choice)
     results = [result if isinstance(result, tuple) else gate.applied(result) for result in audited]
-    _deliver(results, output_format, output, with_explanation=with_explanation)
+    if output or not quiet:
+        _deliver(results, output_format, output, with_explanation=with_explanation)
     reports = [result for result in results if not isinstance(result, tuple)]
     if plot and reports:
         write_plot(reports, plot)

@@ -152,7 +152,13 @@ def device_options(command: F) -> F:
                 metavar="N",
                 help="Devices that share every matrix and the heads.",
             ),
-            click.option("--pp", type=click.IntRange(1), default=1, metavar="N", help="Stages that share the layers."),
+            click.option(
+                "--pp",
+                type=click.IntRange(1),
+                default=1,
+                metavar="N",
+                help="Stages that share the layers (llama.cpp's --split-mode layer).",
+            ),
             click.option(
                 "--ep", type=click.IntRange(1), default=1, metavar="N", help="Devices that share the experts."
             ),

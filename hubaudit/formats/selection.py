@@ -39,7 +39,7 @@ def select_weights(listing: Sequence[RepoFile]) -> Selection:
     repository's own folder comes before the folders in it.
     """
     found = find_sets(listing)
-    models = [one for one in found if one.is_read and not one.is_companion]
+    models = [one for one in found if one.is_read and one.companion is None]
     if not models:
         return Selection(others=_others(found, ()))
     has_adapter = any(file.path == "adapter_config.json" for file in listing)
@@ -190,7 +190,8 @@ def _others(found: Iterable[Found], chosen: Iterable[Found], *, parts: Sequence[
 def _merged(group: Sequence[Found]) -> WeightSet:
     first = group[0].weights
     if len(group) == 1:
-        return replace(first, note="beside a model, and none by itself") if group[0].is_companion else first
+        what = group[0].companion
+        return first if what is None else replace(first, note=f"{what} beside a model, none by itself")
     sizes = [one.weights.size_bytes for one in group]
     return replace(
         first,

@@ -60,12 +60,13 @@ class Found:
         return self.weights.format in read_formats()
 
     @property
-    def is_companion(self) -> bool:
-        """Whether it accompanies a GGUF model (a projector, a draft head) and is none by itself."""
-        named = self.weights.files[0].rpartition("/")[2] if self.weights.files else ""
-        return self.weights.format == "gguf" and any(
-            word in named for word in table("weight_files.toml")["gguf"]["companions"]
-        )
+    def companion(self) -> str | None:
+        """What it is, where it accompanies a GGUF model and is none by itself: a projector, a draft head."""
+        if self.weights.format != "gguf" or not self.weights.files:
+            return None
+        named = self.weights.files[0].rpartition("/")[2]
+        kinds: Mapping[str, str] = table("weight_files.toml")["gguf"]["companions"]
+        return next((what for word, what in kinds.items() if word in named), None)
 
 
 def find_sets(listing: Iterable[RepoFile]) -> tuple[Found, ...]:

@@ -47,7 +47,7 @@ def weights_rows(facts: ModelFacts) -> list[tuple[str, ...]]:
     if not facts.other_weights:
         return []
     rows = [(f"{_label(one)} (read)", one) for one in facts.chosen] if len(facts.chosen) == 1 else []
-    rows += [(_label(one), one) for one in facts.other_weights]
+    rows += [(f"{_label(one)}, {one.note}" if one.note else _label(one), one) for one in facts.other_weights]
     shown: list[tuple[str, ...]] = [
         (
             clean(label),

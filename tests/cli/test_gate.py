@@ -68,6 +68,15 @@ def test_exit_codes(
     assert run(capsys, monkeypatch, "model", *words)[0] == code
 
 
+def test_quiet_leaves_the_exit_code(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing on stdout, the same exit code; what -o asks for is written."""
+    assert run(capsys, monkeypatch, "model", "-q", "--fail-on", "error", "-o", "report.json") == (12, [], "")
+    assert json.loads((project / "report.json").read_text())["findings"]
+    assert run(capsys, monkeypatch, "model", "-q", "--fail-on", "error") == (12, [], "")
+
+
 @pytest.mark.parametrize("name", [".hubaudit.toml", "pyproject.toml"])
 def test_settings(
     name: str, project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

@@ -177,7 +177,7 @@ def test_gguf_as_llama_cpp_takes_it() -> None:
     assert found.chosen[0].note is not None
     assert "one of 4" in found.chosen[0].note
     assert [one.variant for one in found.others] == ["BF16", "Q2_K", "Q8_0", "F16"]
-    assert found.others[-1].note == "beside a model, and none by itself"
+    assert found.others[-1].note == "projector beside a model, none by itself"
     assert chosen("m-BF16.gguf", "m-q8_0.gguf") == ("m-q8_0.gguf",)
     assert chosen("m-BF16.gguf", "m-IQ3_XXS.gguf") == ("m-BF16.gguf",)
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from hubaudit.data import table
 from hubaudit.estimate import infer
+from hubaudit.estimate.component import component, given, known
 from hubaudit.estimate.overhead import banded
 from hubaudit.estimate.setting import settle
-from hubaudit.estimate.split.layout import TABLE, Place, Split, places, split_of, stage_layers
+from hubaudit.estimate.split.layout import Place, Split, places, rules_of, split_of, stage_layers
 from hubaudit.estimate.split.share import check, facts_on, held_whole
 from hubaudit.types import DeviceShare
 
@@ -47,7 +48,7 @@ def variants(facts: ModelFacts, workload: Workload) -> tuple[Variant, ...]:
     if split == _ONE:
         return infer.variants(facts, workload)
     fullest, _ = _fullest(facts, workload, split)
-    extra = _communication(split).bytes
+    extra = _communication(facts, split, settle(facts, workload).runtime).bytes
     made = infer.variants(fullest.facts, _on_one(workload, split))
     return tuple(replace(variant, total_bytes=variant.total_bytes + extra) for variant in made)
 
@@ -62,7 +63,7 @@ def _fullest(facts: ModelFacts, workload: Workload, split: Split) -> tuple[_Held
     runtime = settle(facts, workload).runtime
     held = _everywhere(facts, _on_one(workload, split), split, runtime)
     fullest = max(held, key=lambda one: (one.estimate.total_bytes, one.estimate.high_bytes))
-    more = _communication(split)
+    more = _communication(facts, split, runtime)
     made = fullest.estimate
     return fullest, replace(
         made,
@@ -118,16 +119,26 @@ def _on_one(workload: Workload, split: Split) -> Workload:
     return replace(workload, batch_size=batch_size, tp=1, pp=1, ep=1)
 
 
-def _communication(split: Split) -> Component:
-    """Buffers of the collective library: as much again for every further group that a device is in."""
+def _communication(facts: ModelFacts, split: Split, runtime: str) -> Component:
+    """Buffers of the collective library: as much again for every further group that a device is in. llama.cpp has its own copies."""
+    if runtime == "llama.cpp":
+        row = rules_of(runtime)
+        inputs = {
+            "copies": given(row["copies"], row["copies_source"]),
+            "ubatch_tokens": given(table("runtimes.toml")["llama_cpp"]["ubatch_tokens"], "table:runtimes.toml"),
+            "hidden_size": known(facts.hidden_size) or given(0, facts.hidden_size.where),
+        }
+        return component(
+            "communication", "Workspace", "4 * copies * ubatch_tokens * hidden_size", inputs, exactness="formula",
+            source=row["copies_source"], band_percent=(100, 100),
+        )  # fmt: skip
     groups = (split.tensor > 1) + (split.pipeline > 1) + (split.expert > split.tensor)
     one = banded("communication", "Workspace", "overheads.toml", "communication")
-    inputs = {**one.inputs, "groups": groups}
     return replace(
         one,
         bytes=one.bytes * groups,
         formula="measured_bytes * groups",
-        inputs=inputs,
+        inputs={**one.inputs, "groups": groups},
         low_bytes=one.low_bytes,
         high_bytes=one.high_bytes * groups,
         sources=(one.sources[0], f"groups: {split.label}", *one.sources[1:]),
@@ -151,7 +162,7 @@ def _row(facts: ModelFacts, held: _Held, split: Split, runtime: str, more: Compo
 
 
 def _said(facts: ModelFacts, split: Split, runtime: str, place: Place) -> tuple[str, ...]:
-    row = table(TABLE)[runtime]
+    row = rules_of(runtime)
     said = [
         f"{split.label} as {runtime} splits; shown is the fullest of {split.devices} devices, number {place.device}"
     ]
@@ -159,6 +170,10 @@ def _said(facts: ModelFacts, split: Split, runtime: str, place: Place) -> tuple[
         said.append(f"matrices: {row['heads_source']}")
     if split.pipeline > 1:
         said.append(f"stages: {row['stages_source']}")
+    if runtime == "llama.cpp":
+        said.append(
+            "the compute buffer with the head's logits is counted on every device, though only the last has the head"
+        )
     if split.expert > 1:
         said.append(f"experts: {row['experts_source']}")
     if split.replicas > 1:

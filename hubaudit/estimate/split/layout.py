@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hubaudit.data import table
 from hubaudit.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hubaudit.types import Workload
 
 TABLE = "split.toml"
+
+
+def rules_of(runtime: str) -> Mapping[str, Any]:
+    """The engine's own section of the table.
+
+    Raises:
+        KeyError: the table has none for it.
+    """
+    found: Mapping[str, Any] = table(TABLE)[runtime.replace(".", "_")]
+    return found
 
 
 class SplitError(UsageError):
@@ -88,9 +100,13 @@ def stage_layers(layers: int, split: Split, stage: int, runtime: str) -> tuple[i
     """
     if layers < split.pipeline:
         raise SplitError(f"{layers} layers cannot be cut into {split.pipeline} stages")
+    rule = rules_of(runtime)["stages"]
+    if rule == "by_share":  # the head counts as one more layer
+        bounds = [-(-number * (layers + 1) // split.pipeline) for number in (stage, stage + 1)]
+        return min(bounds[0], layers), min(bounds[1], layers)
     each, rest = divmod(layers, split.pipeline)
     sizes = [each] * split.pipeline
-    if table(TABLE)[runtime]["stages"] == "rest_last":
+    if rule == "rest_last":
         sizes[-1] += rest
     else:
         for back in range(2, rest + 2):
@@ -106,6 +122,6 @@ def experts_of(experts: int, split: Split, rank: int, runtime: str) -> int:
         SplitError: the engine wants an even split.
     """
     each, rest = divmod(experts, split.expert)
-    if rest and table(TABLE)[runtime]["experts"] == "even":
+    if rest and rules_of(runtime)["experts"] == "even":
         raise SplitError(f"{runtime} does not split {experts} experts over {split.expert} devices: not divisible")
     return each + (rank < rest)

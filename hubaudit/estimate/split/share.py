@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hubaudit.data import table
-from hubaudit.estimate.split.layout import TABLE, Place, Split, SplitError, experts_of, stage_layers
+from hubaudit.estimate.split.layout import TABLE, Place, Split, SplitError, experts_of, rules_of, stage_layers
 from hubaudit.estimate.split.rules import (
     WHOLE,
     Piece,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _HEADED = frozenset({"keys", "values", "cross_keys", "cross_values"})
 _FAMILIES = ("decoder",)
-_VLLM = "vllm"
+_VLLM, _TRANSFORMERS, _LLAMA_CPP = "vllm", "transformers", "llama.cpp"
 #: What transformers looks for (apply_pipeline_parallelism, distributed/pipeline_parallel.py).
 _LAYERS = re.compile(r"(^|\.)layers\.\*\.")
 
@@ -36,7 +36,7 @@ def check(facts: ModelFacts, split: Split, runtime: str) -> None:
     Raises:
         SplitError: it does not, or how it does is not known.
     """
-    if runtime not in table(TABLE):
+    if runtime.replace(".", "_") not in table(TABLE):
         raise SplitError(
             f"how {runtime} splits a model over devices is not estimated", hint="--runtime vllm or transformers"
         )
@@ -48,7 +48,12 @@ def check(facts: ModelFacts, split: Split, runtime: str) -> None:
         raise SplitError("only decoders are cut into stages of layers", hint="--tp")
     if split.expert > 1 and facts.moe is None:
         raise SplitError("the model has no experts to split", hint="leave out --ep")
-    if runtime != _VLLM:
+    if runtime == _LLAMA_CPP and (split.tensor > 1 or split.expert > 1):
+        raise SplitError(
+            "how llama.cpp cuts matrices (--split-mode row) is not estimated; --pp N is its --split-mode layer",
+            hint="--pp",
+        )
+    if runtime == _TRANSFORMERS:
         _check_plans(facts, split)
     if split.tensor > 1:
         _check_heads(facts, split, runtime)
@@ -95,10 +100,10 @@ def facts_on(facts: ModelFacts, split: Split, place: Place, runtime: str) -> Mod
     groups = tuple(
         part
         for group in facts.tensor_groups
-        for part in _staged(facts, group, split, place, layers)
+        for part in _staged(facts, group, split, place, layers, runtime)
         for part in (_piece_of(facts, part, split, place, runtime),)
     )
-    where = f"rule:{split.label} ({table(TABLE)[runtime]['shard_source']})"
+    where = f"rule:{split.label} ({rules_of(runtime)['shard_source']})"
     is_split = split.tensor > 1 and (runtime == _VLLM or splits_attention(facts.model_type))
     count = facts.parameters
     return replace(
@@ -134,9 +139,12 @@ def _layers(facts: ModelFacts, split: Split, place: Place, runtime: str) -> tupl
 
 
 def _staged(
-    facts: ModelFacts, group: TensorGroup, split: Split, place: Place, layers: tuple[int, int]
+    facts: ModelFacts, group: TensorGroup, split: Split, place: Place, layers: tuple[int, int], runtime: str
 ) -> list[TensorGroup]:
-    """The group with the tensors of the stage's layers only, or no group: embeddings are on the first stage, the last norm and the head on the last."""
+    """The group with the tensors of the stage's layers only, or no group: embeddings are on the first stage, the last norm and the head on the last.
+
+    llama.cpp leaves what it reads words with in the host's memory, and a head that is tied to it is a copy on the last device.
+    """
     if split.pipeline == 1 or group.role in ("vision", "audio"):
         return [group]
     if group.numbers:
@@ -144,7 +152,8 @@ def _staged(
         return [_fewer(group, count)] if count else []
     is_last = place.stage == split.pipeline - 1
     if group.role == "embedding":
-        is_here = place.stage == 0 or (is_last and _is_tied(facts))
+        is_first = place.stage == 0 and not (runtime == _LLAMA_CPP and _is_tied(facts))
+        is_here = is_first or (is_last and _is_tied(facts))
     else:
         is_here = is_last or group.role not in ("head", "norm")
     return [group] if is_here else []

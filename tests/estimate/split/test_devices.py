@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from hubaudit.estimate.split.devices import fullest_facts
 from hubaudit.estimate.split.layout import Split, SplitError, experts_of, split_of, stage_layers
 from hubaudit.types import Workload
 
-RUNTIMES = ("transformers", "vllm")
+RUNTIMES = ("transformers", "vllm", "llama.cpp")
 ANY_SPLIT = st.builds(
     dict, tp=st.sampled_from([1, 2, 3, 4, 8, 16]), pp=st.integers(1, 5), ep=st.sampled_from([1, 2, 8, 16])
 )
@@ -173,7 +174,9 @@ def test_the_cache_agrees_with_that_of_vllms_pool(name: str, tp: int) -> None:
         ("mixtral-8x7b-v0.1", "vllm", {"tp": 4, "ep": 6}, "must be a multiple"),
         ("mixtral-8x7b-v0.1", "transformers", {"ep": 8}, "--tp"),
         ("t5-small", "vllm", {"pp": 2}, "only decoders"),
-        ("llama-3.1-8b", "llama.cpp", {"tp": 2}, "not estimated"),
+        ("llama-3.1-8b", "llama.cpp", {"tp": 2}, "--split-mode row"),
+        ("mixtral-8x7b-v0.1", "llama.cpp", {"ep": 2}, "--split-mode row"),
+        ("llama-3.1-8b", "llama.cpp", {"pp": 40}, "32 layers cannot be cut into 40"),
     ],
 )
 def test_what_the_engine_refuses_is_refused(name: str, runtime: str, split: dict[str, int], words: str) -> None:
@@ -187,3 +190,26 @@ def test_training_has_no_expert_split() -> None:
     """--ep belongs to inference."""
     with pytest.raises(UsageError, match="--ep"):
         estimate(facts_of("mixtral-8x7b-v0.1"), Workload(mode="train", ep=2))
+
+
+def test_layers_of_llama_cpp_as_its_log_has_them() -> None:
+    """Two RTX 4090, 24 layers of Qwen2-0.5B, a context of 32,768: 13 and 11 layers, 208 and 176 MiB of cells; the head is on the second.
+
+    The log is in nixiesearch's documentation of its GPU support (llama.cpp of 2024).
+    """
+    workload = Workload(runtime="llama.cpp", prompt_tokens=32768, new_tokens=0, pp=2)
+    first, second = estimate(facts_of("qwen2-0.5b-instruct"), workload).devices
+    assert (first.first_layer, first.end_layer, second.end_layer) == (0, 13, 24)
+    assert (first.cache_bytes, second.cache_bytes) == (208 * 2**20, 176 * 2**20)
+    assert second.weights_bytes > first.weights_bytes
+
+
+@given(layers=st.integers(1, 200), devices=st.integers(1, 16))
+def test_llama_cpp_gives_each_layer_to_the_share_it_falls_in(layers: int, devices: int) -> None:
+    """Layer i of n goes to the first device whose bound, of equal shares, is beyond i / (n + 1), and every layer to one."""
+    if layers < devices:
+        return
+    spans = [stage_layers(layers, Split(pipeline=devices), stage, "llama.cpp") for stage in range(devices)]
+    for layer in range(layers):
+        owner = next(at for at in range(devices) if Fraction(at + 1, devices) > Fraction(layer, layers + 1))
+        assert [at for at, (start, end) in enumerate(spans) if start <= layer < end] == [owner]
