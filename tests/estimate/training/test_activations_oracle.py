@@ -136,5 +136,5 @@ def test_a_layer_keeps_what_autograd_keeps(name: str, attention: str, lora: bool
     setting = settle_training(facts, workload)
     stack = stack_of(facts, setting)
     assert isinstance(stack, Stack), stack
-    made = stack.fullest().saved.value(stack.inputs) - _cuda_only(name, attention)
+    made = max(kind.memory.saved.value(stack.inputs) for kind in stack.kinds) - _cuda_only(name, attention)
     assert made == pytest.approx(truth, rel=0.03 if name == "mixtral" else 0.0005)
