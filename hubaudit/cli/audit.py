@@ -14,9 +14,12 @@ from hubaudit.cli.gate import gate_of, gate_options
 from hubaudit.cli.getting_ready import get_ready
 from hubaudit.cli.options import (
     access_options,
+    attention_option,
     device_options,
+    dtype_option,
     engine_options,
     hardware_options,
+    prompt_options,
     quant_options,
     training_options,
 )
@@ -38,26 +41,17 @@ _SIDE_BY_SIDE = 4
 @click.option(
     "--mode", type=click.Choice(["infer", "kv", "train"]), default="infer", show_default=True, help="What to estimate."
 )
-@click.option("-b", "--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Sequences at once.")
-@click.option(
-    "--prompt-tokens", type=click.IntRange(1), help="Tokens of each prompt. Default: 2048, or what the model can take."
-)
+@prompt_options
 @click.option("--new-tokens", type=click.IntRange(0), help="Tokens generated for each. Default: 512.")
 @click.option(
     "--encoder-tokens",
     type=click.IntRange(0),
     help="Tokens that an encoder (text, image, sound) hands on. Default: the prompt's.",
 )
-@click.option("--dtype", metavar="DTYPE", help="Load weights as fp32, bf16 or fp16. Default: as transformers would.")
+@dtype_option
 @quant_options
 @engine_options
-@click.option(
-    "--attention",
-    type=click.Choice(["sdpa", "eager", "flash"]),
-    default="sdpa",
-    show_default=True,
-    help="Attention implementation.",
-)
+@attention_option
 @device_options
 @training_options
 @hardware_options

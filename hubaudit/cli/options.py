@@ -37,6 +37,37 @@ def hardware_options(command: F) -> F:
     return command
 
 
+def prompt_options(command: F) -> F:
+    """How many sequences there are, and how long a prompt each has."""
+    batch = click.option(
+        "-b", "--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Sequences at once."
+    )
+    prompt = click.option(
+        "--prompt-tokens",
+        type=click.IntRange(1),
+        help="Tokens of each prompt. Default: 2048, or what the model can take.",
+    )
+    return batch(prompt(command))
+
+
+def dtype_option(command: F) -> F:
+    """What weights are loaded in."""
+    return click.option(
+        "--dtype", metavar="DTYPE", help="Load weights as fp32, bf16 or fp16. Default: as transformers would."
+    )(command)
+
+
+def attention_option(command: F) -> F:
+    """Which of transformers' attention implementations runs."""
+    return click.option(
+        "--attention",
+        type=click.Choice(["sdpa", "eager", "flash"]),
+        default="sdpa",
+        show_default=True,
+        help="Attention implementation.",
+    )(command)
+
+
 def quant_options(command: F) -> F:
     """What the weights are converted to while they are loaded, and how."""
     for option in reversed(

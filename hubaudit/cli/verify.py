@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hubaudit.cli.options import access_options, device_options, engine_options, quant_options, training_options
+from hubaudit.cli.options import (
+    access_options,
+    attention_option,
+    device_options,
+    dtype_option,
+    engine_options,
+    prompt_options,
+    quant_options,
+    training_options,
+)
 
 if TYPE_CHECKING:
     from hubaudit.errors import HubauditError
@@ -33,21 +42,12 @@ _COMPARED = (None, "int8", "nf4")
     metavar="DEVICE",
     help="cuda, cuda:N, or cpu (storages of CPU tensors). Default: cuda where there is one.",
 )
-@click.option("-b", "--batch-size", type=click.IntRange(1), default=1, show_default=True, help="Sequences at once.")
-@click.option(
-    "--prompt-tokens", type=click.IntRange(1), help="Tokens of each prompt. Default: 2048, or what the model can take."
-)
+@prompt_options
 @click.option("--new-tokens", type=click.IntRange(0), default=16, show_default=True, help="Tokens generated for each.")
-@click.option("--dtype", metavar="DTYPE", help="Load weights as fp32, bf16 or fp16. Default: as transformers would.")
+@dtype_option
 @quant_options
 @engine_options
-@click.option(
-    "--attention",
-    type=click.Choice(["sdpa", "eager", "flash"]),
-    default="sdpa",
-    show_default=True,
-    help="Attention implementation.",
-)
+@attention_option
 @device_options
 @training_options
 @click.option("--compare", is_flag=True, help="Run 16-bit, int8 and nf4 weights in turn.")
