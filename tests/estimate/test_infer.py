@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 from fixture_models import NAMES, facts_of, made
 from hypothesis import given
 from hypothesis import strategies as st
+from shapes import SHAPES
 
+from hubaudit.auditing import audit
 from hubaudit.errors import UsageError
 from hubaudit.estimate.infer import estimate, variants
 from hubaudit.facts.model import understand
 from hubaudit.types import Component, Estimate, ModelFacts, Workload
 from hubaudit.units import format_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 QWEN = "qwen2-0.5b-instruct"
 GIB = 2**30
@@ -172,3 +178,17 @@ def test_a_part_that_is_unknown_is_left_out_and_named() -> None:
     assert part(made_of, "weights").bytes == 2000
     assert {item.id for item in made_of.omitted} == {"kv_cache", "activations", "logits"}
     assert all(item.reason for item in made_of.omitted)
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [(None, 2 * 88 + 4 * (416 + 288)), ("float16", 2 * (88 + 416 + 288))])
+def test_weights_of_a_pipeline(tmp_path: Path, dtype: str | None, expected: int) -> None:
+    """The library diffusers loads its own parts in float32 and a text encoder as its config says, or all in the dtype that is asked for: by count of elements."""
+    for path, content in SHAPES["pipeline"].items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+    weights = [
+        part
+        for part in audit(str(tmp_path), workload=Workload(dtype=dtype)).estimate.components
+        if part.id == "weights"
+    ]
+    assert [part.bytes for part in weights] == [expected]

@@ -157,6 +157,16 @@ def test_hidden_names_are_recorded() -> None:
     )
 
 
+@pytest.mark.parametrize("beyond", [1, 2, 2**63])
+def test_a_frame_past_the_end(beyond: int) -> None:
+    """A frame's eight bytes of length may reach the end of the pickle and no further (pickletools' opcode FRAME)."""
+    body = b"]" * 13 + b"N."
+    whole = b"\x80\x04\x95" + len(body).to_bytes(8, "little") + body
+    assert read_pickle(whole)
+    with pytest.raises(BrokenPickleError, match="frame"):
+        read_pickle(b"\x80\x04\x95" + (len(body) + beyond).to_bytes(8, "little") + body)
+
+
 def test_names_before_a_break_are_not_lost() -> None:
     """A pickle that calls first and breaks afterwards still tells what it called."""
     with pytest.raises(BrokenPickleError) as caught:

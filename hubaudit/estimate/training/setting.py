@@ -46,8 +46,8 @@ class Sharing:
     tp: int
     pp: int
     offload: str | None
-    cp: int = 1
-    sequence_parallel: bool = False
+    cp: int
+    sequence_parallel: bool
 
     @property
     def replicas(self) -> int:
