@@ -66,8 +66,8 @@ def traced(family: str, way: str) -> dict[str, Any]:
     from hubaudit.exact.auditing import exact_audit
     from hubaudit.exact.settings import AllocatorSettings
 
-    snapshot, report = report_of(family, way)
     try:
+        snapshot, report = report_of(family, way)
         memory = exact_audit(snapshot, report, AllocatorSettings()).memory
     except HubauditError as error:
         return {"error": str(error)[:160]}
@@ -82,8 +82,8 @@ def main(words: list[str]) -> None:
     """Trace what is not recorded, until the time is over."""
     end = time.monotonic() + (float(words[1]) if len(words) > 1 else float("inf"))
     done = {(row["family"], row["way"]) for row in recorded()}
-    for family in families():
-        for way in WAYS:
+    for way in WAYS:
+        for family in families():
             if (family, way) in done or time.monotonic() > end:
                 continue
             row = {"family": family, "way": way, **traced(family, way)}

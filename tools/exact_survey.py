@@ -12,6 +12,7 @@ forked from one that holds what all of them import.
 
 from __future__ import annotations
 
+import ast
 import gc
 import hashlib
 import json
@@ -40,6 +41,8 @@ _CPU_SECONDS = 90
 _ANSWER_SECONDS = 300
 _STUB_BYTES = 2**44
 _CAPABILITY = "8.0"
+#: Modules that make nothing of a trace.
+_NOT_TRACED = ("auditing", "timeline", "snapshot", "settings", "device_map", "plan", "scenario")
 _BEGIN, _END = "<!-- survey -->\n", "<!-- end of survey -->\n"
 Marks = list[list[Any]]
 
@@ -101,13 +104,11 @@ def read(path: Path) -> dict[Case, dict[str, Any]]:
 
 
 def code_digest() -> str:
-    """What tells one version of exact mode from another: its modules, and the table of devices."""
-    whole = hashlib.sha256()
-    for path in (
-        *sorted((_ROOT / "hubaudit" / "exact").rglob("*.py")),
-        _ROOT / "hubaudit" / "data" / "torch_cuda.toml",
-    ):
-        whole.update(path.read_bytes())
+    """What tells one version of exact mode's traces from another: the programs of its modules, not their layout, and the table of devices."""
+    whole = hashlib.sha256((_ROOT / "hubaudit" / "data" / "torch_cuda.toml").read_bytes())
+    for path in sorted((_ROOT / "hubaudit" / "exact").rglob("*.py")):
+        if path.stem not in _NOT_TRACED:
+            whole.update(ast.dump(ast.parse(path.read_text(encoding="utf-8"))).encode())
     return whole.hexdigest()[:12]
 
 
@@ -179,6 +180,9 @@ def table(recorded: dict[Case, dict[str, Any]], ours: dict[Case, dict[str, Any]]
     near = [case for case, marks in whole.items() if max(map(abs, _errors(*marks))) <= 0.1]
     failed = sum(1 for one, _ in both.values() if not one)
     yield f"{len(recorded)} of {len(list(cases()))} runs recorded; {failed} of them do not run on the stub device. "
+    old = sum(1 for case in whole if ours[case].get("code") != code_digest())
+    if old:
+        yield f"{old} of exact mode's sides were traced by an earlier version of it. "
     yield f"Of the {len(whole)} that both sides ran, **{len(equal)} are equal to the byte at every mark** and {len(near)} within 0.1 % in both "
     yield "peaks.\n\n| run that is not equal | max allocated | max reserved |\n|---|---:|---:|\n"
     for case, (one, two) in sorted(whole.items()):
@@ -215,6 +219,9 @@ def main(words: list[str]) -> None:
         ran = [case for case in recorded if "marks" in recorded[case]]
         code = code_digest() if words[0] == "again" else None
         wanted = [case for case in ran if case not in done or code not in (None, done[case].get("code"))]
+        wanted.sort(
+            key=lambda case: done.get(case, {}).get("marks") == recorded[case]["marks"]
+        )  # what was not equal first
         answers = {TRACED: traced}
     fill(wanted, answers, seconds)
     if TRACED in answers:

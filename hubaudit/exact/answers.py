@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from hubaudit.exact.tracer import Tracer
 
 aten = torch.ops.aten
+_IS_NAN = "aten::isnan"
 _TRUE = ("aten::all", "aten::ge", "aten::is_nonzero")
 
 
@@ -21,9 +22,12 @@ class Answers:
         self._counted: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     def notice(self, tracer: Tracer, func: Any, args: Any, result: Any) -> None:
-        """``mask.sum() == mask.numel()`` asks whether all are set, as transformers' masking_utils.fast_all does."""
-        if func is aten.sum.default:
-            self._counted[result.untyped_storage()] = args[0].numel()
+        """``mask.sum() == mask.numel()`` asks whether all are set (transformers' masking_utils.fast_all), ``x.isnan().sum() == 0`` whether all are numbers."""
+        if func is aten.ne.Tensor and args[0] is args[1]:
+            tracer.rename(result, _IS_NAN)
+        elif func is aten.sum.default:
+            is_nans = tracer.operator_of(args[0]) == _IS_NAN
+            self._counted[result.untyped_storage()] = 0 if is_nans else args[0].numel()
         elif func is aten.eq.Scalar and self._counted.get(args[0].untyped_storage()) == args[1]:
             tracer.rename(result, "aten::all")
 

@@ -30,6 +30,12 @@ _COLOURS = {
 }
 _OTHER = "#444444"
 _TICKS = 4
+#: Paper and ink by day and by night; the components' colours are the same on both.
+_STYLE = (
+    "<style>.ink{fill:#1b1f24}.page{fill:#fff}.soft{fill:#555}.grid{stroke:#ddd}.end{stroke:#bbb}.line{stroke:#222}.halo{stroke:#fff}"
+    "@media (prefers-color-scheme: dark){.ink{fill:#e6edf3}.page{fill:#0d1117}.soft{fill:#9da7b3}.grid{stroke:#2f353d}.end{stroke:#59616b}"
+    ".line{stroke:#e6edf3}.halo{stroke:#0d1117}}</style>"
+)
 
 
 def to_svg(replayed: Replay, trace: Trace, title: str, label: str) -> str:
@@ -49,8 +55,8 @@ def to_svg(replayed: Replay, trace: Trace, title: str, label: str) -> str:
     ]
     body = "\n".join(parts)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" '
-        f'font-family="sans-serif" font-size="12">\n<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>\n{body}\n</svg>\n'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}" height="{_HEIGHT}" class="ink" '
+        f'font-family="sans-serif" font-size="12">\n{_STYLE}\n<rect width="{_WIDTH}" height="{_HEIGHT}" class="page"/>\n{body}\n</svg>\n'
     )
 
 
@@ -58,7 +64,8 @@ def to_html(replayed: Replay, trace: Trace, title: str, label: str) -> str:
     """The same picture in a page of its own, without scripts."""
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        "<style>body{margin:2em;font-family:sans-serif}svg{max-width:100%;height:auto}</style></head><body>\n"
+        "<style>body{margin:2em;font-family:sans-serif}svg{max-width:100%;height:auto}"
+        "@media (prefers-color-scheme: dark){body{background:#0d1117}}</style></head><body>\n"
         f"{to_svg(replayed, trace, title, label)}</body></html>\n"
     )
 
@@ -82,11 +89,11 @@ def _y(size_bytes: int, top_bytes: int) -> float:
 
 def _frame(title: str, label: str, top_bytes: int) -> Iterator[str]:
     yield f'<text x="{_LEFT}" y="18" font-size="15" font-weight="bold">{escape(title)}</text>'
-    yield f'<text x="{_LEFT}" y="35" fill="#555">{escape(label)}</text>'
+    yield f'<text x="{_LEFT}" y="35" class="soft">{escape(label)}</text>'
     for tick in range(_TICKS + 1):
         size_bytes = top_bytes * tick // _TICKS
         height = _y(size_bytes, top_bytes)
-        yield f'<line x1="{_LEFT}" y1="{height:.1f}" x2="{_WIDTH - _RIGHT}" y2="{height:.1f}" stroke="#ddd"/>'
+        yield f'<line x1="{_LEFT}" y1="{height:.1f}" x2="{_WIDTH - _RIGHT}" y2="{height:.1f}" class="grid"/>'
         yield f'<text x="{_LEFT - 6}" y="{height + 4:.1f}" text-anchor="end">{format_bytes(size_bytes)}</text>'
 
 
@@ -105,7 +112,7 @@ def _layers(moments: Sequence[Moment], names: Sequence[str], last: int, top_byte
 
 def _reserved(moments: Sequence[Moment], last: int, top_bytes: int) -> str:
     points = " ".join(f"{_x(one.event, last):.1f},{_y(one.reserved_bytes, top_bytes):.1f}" for one in moments)
-    return f'<polyline points="{points}" fill="none" stroke="#222" stroke-dasharray="4 2"/>'
+    return f'<polyline points="{points}" fill="none" class="line" stroke-dasharray="4 2"/>'
 
 
 def _phases(trace: Trace, last: int) -> Iterator[str]:
@@ -117,10 +124,10 @@ def _phases(trace: Trace, last: int) -> Iterator[str]:
         if not isinstance(event, Mark):
             continue
         end = _x(at, last)
-        yield f'<line x1="{end:.1f}" y1="{_TOP}" x2="{end:.1f}" y2="{_HEIGHT - _BOTTOM}" stroke="#bbb"/>'
+        yield f'<line x1="{end:.1f}" y1="{_TOP}" x2="{end:.1f}" y2="{_HEIGHT - _BOTTOM}" class="end"/>'
         width = 6.5 * len(event.label)
         if end - width >= free_from:
-            yield f'<text x="{end:.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="end" fill="#555">{escape(event.label)}</text>'
+            yield f'<text x="{end:.1f}" y="{_HEIGHT - _BOTTOM + 16}" text-anchor="end" class="soft">{escape(event.label)}</text>'
             free_from = end + 4
 
 
@@ -131,22 +138,22 @@ def _peak(replayed: Replay, last: int, top_bytes: int) -> Iterator[str]:
     across, height = _x(moment.event, last), _y(replayed.peak_allocated_bytes, top_bytes)
     anchor = "end" if across > (_WIDTH - _RIGHT) / 2 else "start"
     shift = -8 if anchor == "end" else 8
-    yield f'<circle cx="{across:.1f}" cy="{height:.1f}" r="4" fill="none" stroke="black" stroke-width="2"/>'
+    yield f'<circle cx="{across:.1f}" cy="{height:.1f}" r="4" fill="none" class="line" stroke-width="2"/>'
     yield (
-        f'<text x="{across + shift:.1f}" y="{height - 6:.1f}" text-anchor="{anchor}" font-weight="bold" stroke="white" stroke-width="3" '
+        f'<text x="{across + shift:.1f}" y="{height - 6:.1f}" text-anchor="{anchor}" font-weight="bold" class="ink halo" stroke-width="3" '
         f'paint-order="stroke">peak {format_bytes(replayed.peak_allocated_bytes)}</text>'
     )
 
 
 def _legend(names: Sequence[str], replayed: Replay) -> Iterator[str]:
     left = _WIDTH - _RIGHT + 14
-    yield f'<text x="{left}" y="{_TOP + 4}" fill="#555">at the peak</text>'
+    yield f'<text x="{left}" y="{_TOP + 4}" class="soft">at the peak</text>'
     for row, name in enumerate(reversed(names)):
         height = _TOP + 14 + 34 * row
         yield f'<rect x="{left}" y="{height}" width="12" height="12" fill="{_COLOURS.get(name, _OTHER)}"/>'
         yield f'<text x="{left + 18}" y="{height + 10}">{escape(name)}</text>'
-        yield f'<text x="{left + 18}" y="{height + 24}" fill="#555">{format_bytes(replayed.at_peak.get(name, 0))}</text>'
+        yield f'<text x="{left + 18}" y="{height + 24}" class="soft">{format_bytes(replayed.at_peak.get(name, 0))}</text>'
     height = _TOP + 14 + 34 * len(names)
-    yield f'<line x1="{left}" y1="{height + 6}" x2="{left + 12}" y2="{height + 6}" stroke="#222" stroke-dasharray="4 2"/>'
+    yield f'<line x1="{left}" y1="{height + 6}" x2="{left + 12}" y2="{height + 6}" class="line" stroke-dasharray="4 2"/>'
     yield f'<text x="{left + 18}" y="{height + 10}">reserved</text>'
-    yield f'<text x="{left + 18}" y="{height + 24}" fill="#555">{format_bytes(replayed.peak_reserved_bytes)}</text>'
+    yield f'<text x="{left + 18}" y="{height + 24}" class="soft">{format_bytes(replayed.peak_reserved_bytes)}</text>'

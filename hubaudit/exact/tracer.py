@@ -149,6 +149,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         numbers = [self._next_id + at for at in range(len(held))]
         self._next_id += len(held)
         self.events += [Alloc(number, size, func._schema.name) for number, size in zip(numbers, held, strict=True)]
+        self.components |= dict.fromkeys(numbers, "workspace")
         if passing:
             self.events.append(Scratch(passing, func._schema.name))
         return numbers

@@ -205,11 +205,16 @@ def _unpacking_as_on(kind: str) -> Iterator[None]:
 def tensors_only(trace: Trace) -> Replay:
     """A trace without what CUDA's kernels take beside tensors, and without workspaces of products: what a CPU measures."""
     from hubaudit.exact.device import NO_WORKSPACES
-    from hubaudit.exact.events import Scratch
+    from hubaudit.exact.events import Alloc, Free, Scratch
     from hubaudit.exact.events import Trace as Made
-    from hubaudit.exact.replay import replay
+    from hubaudit.exact.replay import WORKSPACE, replay
 
-    events = tuple(event for event in trace.events if not isinstance(event, Scratch))
+    inside = {number for number, name in trace.components.items() if name == WORKSPACE}
+    events = tuple(
+        event
+        for event in trace.events
+        if not isinstance(event, Scratch) and not (isinstance(event, (Alloc, Free)) and event.id in inside)
+    )
     return replay(Made(events, trace.components), NO_WORKSPACES)
 
 

@@ -57,6 +57,16 @@ def test_ours_and_cited_ones_are_both_read_worst_first() -> None:
     assert errors == sorted(errors, reverse=True)
 
 
+def test_every_family_is_held_against_exact_mode() -> None:
+    """Each fixture has a row in the record or a reason why not, and the errors of each figure fall."""
+    record = _tool("exact_accuracy")
+    assert {row["family"] for row in record.recorded()} == set(record.families())
+    for name in ("max_allocated", "max_reserved"):
+        errors = [abs(one.formula_error) for one in ACCURACY.exact_points() if one.component == name]
+        assert errors == sorted(errors, reverse=True)
+        assert len(errors) > 20
+
+
 def test_records_hold_what_is_needed_to_repeat_them() -> None:
     """Config, workload, versions; each follows the schema; reserved bytes of the CPU are not called measured on the page."""
     records = read(ROOT / "fixtures" / "measured" / "cpu.jsonl")
