@@ -14,13 +14,17 @@ if TYPE_CHECKING:
 
 _SECONDS = 20
 _MIB = 2**20
-_QUERY = "index,name,uuid,driver_version,memory.total,memory.used"
+#: Drivers before 510 do not know the last.
+_QUERY = "index,name,uuid,driver_version,memory.total,memory.used,memory.reserved"
 _APPS = "pid,used_memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuInfo:
-    """One GPU as the driver knows it; ``None`` is what it does not tell. ``source`` is ``NVML`` or ``nvidia-smi``."""
+    """One GPU as the driver knows it; ``None`` is what it does not tell. ``source`` is ``NVML`` or ``nvidia-smi``.
+
+    ``reserved_bytes`` are those of the total that the driver keeps from every process.
+    """
 
     index: int
     name: str
@@ -28,12 +32,13 @@ class GpuInfo:
     driver: str | None
     total_bytes: int | None
     used_bytes: int | None
+    reserved_bytes: int | None
     source: str
 
 
 def gpus() -> tuple[GpuInfo, ...]:
     """The GPUs of this machine; none where neither NVML nor nvidia-smi answers."""
-    return tuple(_by_nvml()) or tuple(gpus_of_text(_output(f"--query-gpu={_QUERY}") or ""))
+    return tuple(_by_nvml()) or _by_nvidia_smi()
 
 
 def process_bytes(index: int = 0, pid: int | None = None) -> int | None:
@@ -52,12 +57,13 @@ def process_bytes(index: int = 0, pid: int | None = None) -> int | None:
 
 
 def gpus_of_text(text: str) -> Iterator[GpuInfo]:
-    """The rows of nvidia-smi's comma-separated answer to index, name, uuid, driver, total and used; sizes in MiB."""
+    """The rows of nvidia-smi's comma-separated answer to index, name, uuid, driver, total, used and, of newer drivers, reserved; sizes in MiB."""
+    most = _QUERY.count(",") + 1
     for line in text.splitlines():
         cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) != _QUERY.count(",") + 1 or not cells[0].isdecimal():
+        if len(cells) not in (most - 1, most) or not cells[0].isdecimal():
             continue
-        index, name, uuid, driver, total, used = cells
+        index, name, uuid, driver, total, used, reserved = [*cells, ""][:most]
         yield GpuInfo(
             index=int(index),
             name=name,
@@ -65,6 +71,7 @@ def gpus_of_text(text: str) -> Iterator[GpuInfo]:
             driver=driver or None,
             total_bytes=_mib(total),
             used_bytes=_mib(used),
+            reserved_bytes=_mib(reserved),
             source="nvidia-smi",
         )
 
@@ -89,7 +96,7 @@ def _by_nvml() -> Iterator[GpuInfo]:
         driver = _told(nvml.nvmlSystemGetDriverVersion)
         for index in range(nvml.nvmlDeviceGetCount()):
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            memory = _told(lambda handle=handle: nvml.nvmlDeviceGetMemoryInfo(handle))
+            memory = _memory(nvml, handle)
             yield GpuInfo(
                 index=index,
                 name=_word(nvml.nvmlDeviceGetName(handle)) or "",
@@ -97,10 +104,25 @@ def _by_nvml() -> Iterator[GpuInfo]:
                 driver=_word(driver),
                 total_bytes=None if memory is None else int(memory.total),
                 used_bytes=None if memory is None else int(memory.used),
+                reserved_bytes=int(memory.reserved) if hasattr(memory, "reserved") else None,
                 source="NVML",
             )
     finally:
         nvml.nvmlShutdown()
+
+
+def _memory(nvml: Any, handle: Any) -> Any:
+    """The second version tells the reserved bytes apart; older bindings and drivers know the first only, and shared memory has neither."""
+    newer = _told(lambda: nvml.nvmlDeviceGetMemoryInfo(handle, version=nvml.nvmlMemory_v2))
+    return _told(lambda: nvml.nvmlDeviceGetMemoryInfo(handle)) if newer is None else newer
+
+
+def _by_nvidia_smi() -> tuple[GpuInfo, ...]:
+    for query in (_QUERY, _QUERY.rpartition(",")[0]):
+        answer = _output(f"--query-gpu={query}")
+        if answer is not None:
+            return tuple(gpus_of_text(answer))
+    return ()
 
 
 def _apps_by_nvml(index: int) -> Iterator[tuple[int, int | None]]:

@@ -41,7 +41,7 @@ def nvml(*devices: dict[str, Any], **changes: Any) -> SimpleNamespace:
     def memory(handle: dict[str, Any], version: int | None = None) -> SimpleNamespace:
         if "total" not in handle or (version is not None and "reserved" not in handle):
             raise RuntimeError("Not Supported")
-        return SimpleNamespace(**handle)
+        return SimpleNamespace(**{"used": 0} | handle)
 
     return SimpleNamespace(
         **{
@@ -51,6 +51,8 @@ def nvml(*devices: dict[str, Any], **changes: Any) -> SimpleNamespace:
             "nvmlDeviceGetCount": lambda: len(devices),
             "nvmlDeviceGetHandleByIndex": lambda index: devices[index],
             "nvmlDeviceGetName": lambda handle: handle["name"],
+            "nvmlDeviceGetUUID": lambda _: "GPU-x",
+            "nvmlSystemGetDriverVersion": lambda: "560.35.03",
             "nvmlDeviceGetMemoryInfo": memory,
         }
         | changes
@@ -96,7 +98,11 @@ def test_nvidia_smi_answers_where_nvml_does_not(tmp_path: Path, monkeypatch: pyt
         raise RuntimeError("NVML Shared Library Not Found")
 
     monkeypatch.setitem(sys.modules, "pynvml", nvml(nvmlInit=no_driver))
-    program(tmp_path, "nvidia-smi", 'echo "NVIDIA H200, 143771, 615"; echo "NVIDIA H200, 143771, 615"')
+    program(
+        tmp_path,
+        "nvidia-smi",
+        'echo "0, NVIDIA H200, GPU-x, 560.35.03, 143771, 700, 615"; echo "1, NVIDIA H200, GPU-y, 560.35.03, 143771, 0, 615"',
+    )
     assert this_machine() == (Hardware(name="H200", usable_bytes=143156 * MIB, count=2, usable_source="this machine"),)
 
 
@@ -105,13 +111,13 @@ def test_an_old_driver_is_asked_a_shorter_question(tmp_path: Path) -> None:
     script = (
         'case "$1" in *reserved*) echo "Field \\"memory.reserved\\" is not a valid field to query."; exit 2;; esac\n'
     )
-    program(tmp_path, "nvidia-smi", script + 'echo "GeForce GTX 1070, 8119"')
+    program(tmp_path, "nvidia-smi", script + 'echo "0, GeForce GTX 1070, GPU-x, 470.82, 8119, 20"')
     assert [(one.name, one.usable_bytes) for one in this_machine()] == [("GeForce GTX 1070", 8119 * MIB)]
 
 
 def test_nvidia_smi_without_numbers_leads_to_the_catalogue(tmp_path: Path) -> None:
     """`[N/A]` is what it prints for shared memory."""
-    program(tmp_path, "nvidia-smi", 'echo "NVIDIA GB10, [N/A], [N/A]"')
+    program(tmp_path, "nvidia-smi", 'echo "0, NVIDIA GB10, GPU-x, 580.95, [N/A], [N/A], [N/A]"')
     assert [one.name for one in this_machine()] == ["GB10"]
 
 

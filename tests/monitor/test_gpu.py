@@ -12,7 +12,7 @@ from hubaudit.monitor import gpu
 
 # The form is nvidia-smi's --format=csv,noheader,nounits, as NVIDIA's manual page describes it.
 _TWO = """\
-0, NVIDIA A100-SXM4-80GB, GPU-5f9a1c1e-0000-1111-2222-333344445555, 535.104.05, 81920, 437
+0, NVIDIA A100-SXM4-80GB, GPU-5f9a1c1e-0000-1111-2222-333344445555, 535.104.05, 81920, 437, 600
 1, NVIDIA GeForce RTX 4080, GPU-11111111-2222-3333-4444-555555555555, 550.54.14, 16376, [N/A]
 """
 
@@ -23,6 +23,7 @@ def test_rows_of_nvidia_smi() -> None:
     assert (first.index, first.name, first.driver) == (0, "NVIDIA A100-SXM4-80GB", "535.104.05")
     assert (first.total_bytes, first.used_bytes) == (80 * 2**30, 437 * 2**20)
     assert (second.total_bytes, second.used_bytes) == (16376 * 2**20, None)
+    assert (first.reserved_bytes, second.reserved_bytes) == (600 * 2**20, None)
 
 
 @pytest.mark.parametrize(
