@@ -140,7 +140,9 @@ def page() -> str:
     """The whole page, its measured part made anew."""
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{measured_part(points())}{exact_part(exact_points())}{END}{rest.partition(END)[2]}"
+    others = _sibling("training_accuracy").frameworks()
+    made = f"{measured_part(points())}{others}{exact_part(exact_points())}"
+    return f"{before}{BEGIN}\n{made}{END}{rest.partition(END)[2]}"
 
 
 def exact_points() -> list[Point]:
