@@ -383,15 +383,19 @@ def table(record: dict[str, Any]) -> str:
             f"| {real}: {len(first) / real:.0%} | {len(now)} of {real} ({len(now) / real:.0%}) |"
         )
     lasting = [one for one in mutants if one["result"] == "survived"]
+    tested = [one for one in lasting if "test" in one]
     kinds = (
-        ("Tests that were missing, and are there now", [one for one in lasting if "test" in one]),
+        ("Tests that were missing, and are there now", [one for one in tested if one.get("judged") != "noticed"]),
+        ("Noticed by tests beyond the first seconds", [one for one in tested if one.get("judged") == "noticed"]),
         ("Changes that change nothing", [one for one in lasting if one.get("judged") == "same"]),
         ("Left as they are", [one for one in lasting if one.get("judged") == "left"]),
     )
     said = f"{len(mutants)} mutants, seed {record['seed']}, {record['date']}, Python {record['python']}, cosmic-ray {record['engine']}:"
     text = [said, "", *rows]
     for title, those in kinds:
-        text += ["", f"{title} ({len(those)}):", "", *(_told(one) for one in those)]
+        text += (
+            ["", f"{title} ({len(those)}):", "", *(_told(one) for one in those)] if those else ["", f"{title}: none."]
+        )
     return "\n".join(text)
 
 

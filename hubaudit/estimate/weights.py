@@ -59,7 +59,7 @@ def weights_unpacked(facts: ModelFacts, dtype: str, bits: Input) -> Component | 
 
 def _packed(facts: ModelFacts, dtype: str, bits: Input, *, unpacks: bool) -> Component | None:
     groups = loaded_groups(facts)
-    if facts.stored_bytes is None or not groups:
+    if not groups:
         return None
     kept = kept_in_float32(facts.architecture, dtype)
     as_stored = stays_as_stored(facts)

@@ -10,11 +10,15 @@ import pytest
 from fixture_models import NAMES, facts_of, made
 from hypothesis import given
 from hypothesis import strategies as st
+from packed_checkpoints import int_packed, snapshot
 from shapes import SHAPES
 
 from hubaudit.auditing import audit
 from hubaudit.errors import UsageError
+from hubaudit.estimate.component import given as input_of
 from hubaudit.estimate.infer import estimate, variants
+from hubaudit.estimate.layer_moments import origin
+from hubaudit.estimate.weights import weights_as_stored
 from hubaudit.facts.model import understand
 from hubaudit.types import Component, Estimate, ModelFacts, Workload
 from hubaudit.units import format_bytes
@@ -192,3 +196,34 @@ def test_weights_of_a_pipeline(tmp_path: Path, dtype: str | None, expected: int)
         if part.id == "weights"
     ]
     assert [part.bytes for part in weights] == [expected]
+
+
+def test_what_unpacked_weights_become_is_said() -> None:
+    """One matrix of 1,024 × 2,048 in 4 bit with a scale of 16 bit for 128 values, and the shape's 16 bytes: from there to 16 bit a value; unknown where a packing is."""
+    weights = {"num_bits": 4, "type": "int", "group_size": 128}
+    scheme = {"quant_method": "compressed-tensors", "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}  # fmt: skip
+    config = {"model_type": "llama", "dtype": "bfloat16", "quantization_config": scheme}
+    facts = understand(snapshot(int_packed(4, 128)("model.layers.0.mlp.up_proj", 1024, 2048), config))
+    values, beside = 1024 * 2048, 2 * 1024 * 2048 // 128 + 16
+    packed, unpacked = format_bytes(values // 2 + beside), format_bytes(2 * values + beside)
+    assert f": {packed} become {unpacked}; " in " ".join(estimate(facts, Workload()).assumptions)
+    lost = tuple(replace(group, parameters=None) for group in facts.tensor_groups)
+    said = " ".join(estimate(replace(facts, tensor_groups=lost), Workload()).assumptions)
+    assert "become an unknown size; " in said
+
+
+def test_packed_weights_of_which_none_is_loaded() -> None:
+    """A file of nothing that the model builds has no weights, which is another thing than weights of no bytes."""
+    facts = facts_of("llama-3.1-8b-instruct-gptq-w4a16")
+    unbuilt = tuple(replace(group, extra="mtp") for group in facts.tensor_groups)
+    assert weights_as_stored(facts, "F16", input_of(16, "test")) is not None
+    assert weights_as_stored(replace(facts, tensor_groups=unbuilt), "F16", input_of(16, "test")) is None
+
+
+def test_blocks_that_were_not_traced_have_a_wide_band() -> None:
+    """With experts or without: a type that has no trace is not within the few percent of those that have."""
+    for name in ("qwen2-0.5b-instruct", "mixtral-8x7b-v0.1"):
+        facts = facts_of(name)
+        traced, unheard = origin(facts), origin(replace(facts, model_type="unheard_of"))
+        assert traced[0] != unheard[0]
+        assert max(traced[1]) < min(unheard[1])

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from hubaudit.errors import UsageError
 from hubaudit.estimate.conversion import conversion_of, spellings
+from hubaudit.estimate.dequantization import loading_temporaries
 from hubaudit.estimate.infer import estimate, variants
-from hubaudit.estimate.quantized_weights import Matrix, bytes_of
+from hubaudit.estimate.quantized_weights import Matrix, bytes_of, split
+from hubaudit.estimate.setting import settle
 from hubaudit.facts.repository import understand
 from hubaudit.types import Component, ModelFacts, Workload
 
@@ -105,6 +107,18 @@ def test_what_was_chosen_for_one_method_is_not_for_the_others() -> None:
     rows = {row.quant: row.weights_bytes for row in variants(facts, workload)}
     assert rows["nf4"] == weights(facts, workload).bytes < weights(facts, Workload(quant="nf4")).bytes
     assert rows["int8"] == weights(facts, Workload(quant="int8")).bytes
+
+
+@pytest.mark.parametrize(
+    ("quant", "bits"), [("nf4", 16), ("fp4", 16), ("int8", 16 + 16), ("fp8", 16), ("gptq", None), ("awq", None)]
+)
+def test_what_lies_beside_the_weights_while_they_are_quantized(quant: str, bits: int | None) -> None:
+    """The largest matrix in the load dtype, 896 × 4,864 of Qwen2-0.5B, with a copy in fp16 under LLM.int8(); GPTQ and AWQ are made beforehand."""
+    facts, workload = facts_of("qwen2-0.5b-instruct"), Workload(quant=quant)
+    conversion, setting = conversion_of(workload), settle(facts, workload)
+    assert conversion is not None
+    made = loading_temporaries(setting, split(facts, conversion, setting.dtype))
+    assert (None if made is None else made.bytes) == (None if bits is None else 896 * 4864 * bits // 8)
 
 
 @pytest.mark.parametrize("quant", spellings())

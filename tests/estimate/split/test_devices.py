@@ -192,6 +192,22 @@ def test_training_has_no_expert_split() -> None:
         estimate(facts_of("mixtral-8x7b-v0.1"), Workload(mode="train", ep=2))
 
 
+def test_training_has_no_variants() -> None:
+    """Training has none, on one GPU or several."""
+    facts = facts_of("qwen2-0.5b-instruct")
+    for ranks in (1, 2):
+        assert variants(facts, Workload(mode="train", tp=ranks, gpus=ranks)) == ()
+
+
+@pytest.mark.parametrize(("axis", "expected"), [("tp", [(0, 24), (0, 24)]), ("pp", [(0, 12), (12, 24)])])
+def test_every_row_has_the_layers_of_its_device(axis: str, expected: list[tuple[int, int]]) -> None:
+    """All 24 of Qwen2-0.5B on each device that holds a part of every matrix, half of them on each of two stages, what each layer caches known or not."""
+    facts = facts_of("qwen2-0.5b-instruct")
+    for known in (facts, replace(facts, layer_plan=None, layer_plan_reason="not known")):
+        rows = estimate(known, asked(**{axis: 2})).devices
+        assert [(row.first_layer, row.end_layer) for row in rows] == expected
+
+
 def test_layers_of_llama_cpp_as_its_log_has_them() -> None:
     """Two RTX 4090, 24 layers of Qwen2-0.5B, a context of 32,768: 13 and 11 layers, 208 and 176 MiB of cells; the head is on the second.
 

@@ -98,3 +98,17 @@ def test_tensors_without_elements() -> None:
     divided = rank_facts(replace(facts, tensor_groups=empty), settle_training(facts, replace(BASE, tp=2)).sharing, 0)
     for with_all, without in zip(whole.tensor_groups, divided.tensor_groups, strict=True):
         assert without.parameters == (0 if "q_proj" in without.pattern else with_all.parameters)
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_biases_of_divided_matrices(ranks: int) -> None:
+    """What follows the columns is divided with them; what is added to the sum of all ranks' parts is whole on each (Megatron-LM, RowParallelLinear)."""
+    facts = facts_of("gpt2")
+    mine = rank_facts(facts, settle_training(facts, replace(BASE, tp=ranks, gpus=ranks)).sharing, 0)
+    parameters = {group.pattern: group.parameters for group in mine.tensor_groups if group.kind == "bias"}
+    assert parameters == {
+        "h.*.attn.c_attn.bias": 12 * 3 * 768 // ranks,
+        "h.*.mlp.c_fc.bias": 12 * 4 * 768 // ranks,
+        "h.*.attn.c_proj.bias": 12 * 768,
+        "h.*.mlp.c_proj.bias": 12 * 768,
+    }

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubaudit.errors import UsageError
-from hubaudit.estimate.training.optimizers import optimizer_named, optimizer_names, state_component
+from hubaudit.estimate.training.optimizers import optimizer_named, optimizer_names, state_component, step_bytes
 from hubaudit.estimate.training.recipes import recipe_named, recipe_names
 from hubaudit.estimate.training.setting import TrainSetting, settle_training
 from hubaudit.estimate.training.states import standing
@@ -153,3 +153,21 @@ def test_what_does_not_exist_is_refused(asked: dict[str, object], word: str) -> 
     """Each with the reason in one line and a hint or a number."""
     with pytest.raises(UsageError, match=word):
         settle_training(facts_of("qwen2-0.5b-instruct"), Workload(mode="train", **asked))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "own_bits", "expected"),
+    [("adamw_foreach", 32, 4 * 3800), ("adamw_foreach", 16, 2 * 3800), ("adamw_loop", 32, 2 * 4 * 2000), ("adamw", 32, 0)],
+)  # fmt: skip
+def test_temporaries_of_an_update(optimizer: str, own_bits: int, expected: int) -> None:
+    """torch.optim.adam: _foreach_sqrt makes a tensor for each parameter at once, the loop a root and a quotient for one after the other, the fused kernel none."""
+    tensors = (Trained(role="mlp", shape=(20, 30), count=3), Trained(role="mlp", shape=(40, 50), count=1))
+    assert step_bytes(tensors, optimizer_named(optimizer), own_bits) == expected
+    assert step_bytes((), optimizer_named(optimizer), own_bits) == 0
+
+
+@pytest.mark.parametrize("optimizer", optimizer_names())
+def test_an_optimizer_passes_over_no_tensor(optimizer: str) -> None:
+    """It keeps states of every tensor, whichever its last row is for, or of none (plain SGD)."""
+    states = optimizer_named(optimizer).states
+    assert (states[-1].of == "all") if states else optimizer == "sgd"

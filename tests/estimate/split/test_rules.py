@@ -1,0 +1,58 @@
+"""Which part of a tensor a device holds: transformers' plan for Qwen2, tensor by tensor, and what no rule is known for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fixture_models import facts_of
+
+from hubaudit.estimate.split.layout import Split
+from hubaudit.estimate.split.rules import WHOLE, Piece, transformers_piece
+from hubaudit.estimate.split.share import held_whole
+
+QWEN = "qwen2-0.5b-instruct"
+LAYER = "model.layers.*."
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("model.embed_tokens.weight", [Piece(dimension=0, part=part, whole=151_936) for part in (50_646, 50_646, 50_644)]),
+        (LAYER + "self_attn.q_proj.weight", [Piece(dimension=0, part=part, whole=896) for part in (299, 299, 298)]),
+        (LAYER + "self_attn.q_proj.bias", [Piece(dimension=0, part=part, whole=896) for part in (299, 299, 298)]),
+        (LAYER + "mlp.down_proj.weight", [Piece(dimension=1, part=part, whole=4864) for part in (1622, 1622, 1620)]),
+        (LAYER + "input_layernorm.weight", [WHOLE, WHOLE, WHOLE]),
+    ],
+)  # fmt: skip
+def test_pieces_of_transformers_plan(name: str, expected: list[Piece]) -> None:
+    """base_model_tp_plan of Qwen2Config: rows of the embedding, outputs of q_proj and of its bias, inputs of down_proj, no norm; cut as torch.chunk cuts."""
+    facts = facts_of(QWEN)
+    (group,) = (group for group in facts.tensor_groups if group.pattern == name)
+    assert [transformers_piece(facts, group, 3, rank) for rank in range(3)] == expected
+
+
+def test_a_bias_behind_divided_inputs_is_whole() -> None:
+    """Each device adds to a part of a sum; its bias is added once (torch.distributed.tensor.parallel.RowwiseParallel replicates it)."""
+    facts = facts_of(QWEN)
+    (group,) = (group for group in facts.tensor_groups if group.pattern == LAYER + "self_attn.q_proj.bias")
+    bias = replace(group, pattern=LAYER + "self_attn.o_proj.bias")
+    assert transformers_piece(facts, bias, 2, 0) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("runtime", "split", "is_named"),
+    [
+        ("vllm", Split(tensor=2), True),
+        ("vllm", Split(pipeline=2), False),
+        ("transformers", Split(tensor=2), False),
+        ("llama.cpp", Split(pipeline=2), False),
+    ],
+)
+def test_tensors_without_a_rule_are_named_where_matrices_are_cut(runtime: str, split: Split, *, is_named: bool) -> None:
+    """By vLLM, whose table has no row for them; nobody else goes by that table, and without --tp no matrix is cut."""
+    facts = facts_of(QWEN)
+    (group,) = (group for group in facts.tensor_groups if group.pattern == LAYER + "mlp.up_proj.weight")
+    unheard = replace(group, pattern=LAYER + "mlp.unheard_of.weight")
+    facts = replace(facts, tensor_groups=(*facts.tensor_groups, unheard))
+    assert held_whole(facts, split, runtime) == ([unheard] if is_named else [])
