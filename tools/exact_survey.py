@@ -7,7 +7,7 @@ python -m tools.exact_survey again [SECONDS]      trace anew what another versio
 python -m tools.exact_survey table                write docs/exact.md's table from both
 
 Model types come in a shuffled order that never changes, so that a part of the survey is a fair sample. Each case runs in a process of its own,
-forked from one that holds what all of them import.
+forked from one that holds what all of them import. Some models go through sets of names, whose order is another in every process: all run with one.
 """
 
 from __future__ import annotations
@@ -235,4 +235,6 @@ def _keep_last(path: Path) -> None:
 
 
 if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        os.execve(sys.executable, sys.orig_argv, {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606 - itself again
     main(sys.argv[1:])

@@ -58,7 +58,8 @@ def _infer(model: Any, plan: Plan, tracer: Tracer) -> None:
     ids = torch.zeros(plan.batch_size, plan.tokens, dtype=torch.long, device="meta")
     with torch.no_grad():
         if not model.can_generate() or not plan.new_tokens:
-            outputs = model(input_ids=ids, **_decoder_start(model, plan))
+            start = _decoder_start(model, plan)  # the program's own, as the ids are: held until it ends
+            outputs = model(input_ids=ids, **start)
             _label_outputs(outputs, tracer)
             tracer.mark("prefill")
             return
