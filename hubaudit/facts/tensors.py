@@ -121,8 +121,7 @@ def _numbers(pattern: str, names: list[str]) -> tuple[tuple[int, int], ...]:
     start = pattern.find("*")
     if start < 0:
         return ()
-    is_last = start == len(pattern) - 1  # else a point follows
-    written = Counter([name[start:] if is_last else name[start : name.index(".", start)] for name in names])
+    written = Counter([name[start:].partition(".")[0] for name in names])
     if any(len(digits) > _MAX_DIGITS or not digits.isdecimal() for digits in written):
         return ()
     return tuple(sorted((int(digits), count) for digits, count in written.items()))

@@ -114,9 +114,9 @@ def test_llama_8b_on_well_known_cards(gpu: str, quant: str | None, expected: str
 
 
 def test_where_the_verdict_is_unknown_so_are_the_limits() -> None:
-    """Two cards of which one is not enough, under an engine whose split is not known: neither a batch nor a context can be named."""
-    facts, workload = facts_of("llama-3.1-8b"), Workload(runtime="llama.cpp")
-    (fit,) = judge(facts, workload, estimate(facts, workload), (hardware_named("t4x2"),))
+    """Two cards of which one is not enough, and a model type of which transformers has no plan to split it: neither a batch nor a context can be named."""
+    facts, workload = facts_of("falcon-7b-instruct"), Workload()
+    (fit,) = judge(facts, workload, estimate(facts, workload), (hardware_named("rtx3060x2"),))
     assert (fit.verdict, fit.max_batch, fit.max_context, fit.best_precision) == ("unknown", None, None, None)
     assert (fit.min_devices, fit.split) == (2, None)
 
