@@ -32,12 +32,13 @@ def test_pieces_of_transformers_plan(name: str, expected: list[Piece]) -> None:
     assert [transformers_piece(facts, group, 3, rank) for rank in range(3)] == expected
 
 
-def test_a_bias_behind_divided_inputs_is_whole() -> None:
-    """Each device adds to a part of a sum; its bias is added once (torch.distributed.tensor.parallel.RowwiseParallel replicates it)."""
+@pytest.mark.parametrize(("name", "kind"), [("bias", "bias"), ("weight_scale", "scale")])
+def test_what_there_is_for_each_output_of_divided_inputs_is_whole(name: str, kind: str) -> None:
+    """Every device has all outputs of its part of the sum: the bias (torch.distributed.tensor.parallel.RowwiseParallel replicates it), and a scale for each."""
     facts = facts_of(QWEN)
     (group,) = (group for group in facts.tensor_groups if group.pattern == LAYER + "self_attn.q_proj.bias")
-    bias = replace(group, pattern=LAYER + "self_attn.o_proj.bias")
-    assert transformers_piece(facts, bias, 2, 0) == WHOLE
+    beside = replace(group, pattern=LAYER + f"self_attn.o_proj.{name}", kind=kind)
+    assert transformers_piece(facts, beside, 2, 0) == WHOLE
 
 
 @pytest.mark.parametrize(

@@ -112,3 +112,16 @@ def test_biases_of_divided_matrices(ranks: int) -> None:
         "h.*.attn.c_proj.bias": 12 * 768,
         "h.*.mlp.c_proj.bias": 12 * 768,
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "last"),
+    [("llama-2-7b-hf", {"embedding"}, {"head"}), ("qwen2-0.5b-instruct", {"embedding"}, {"embedding"})],
+)
+def test_the_ends_of_a_pipeline(name: str, first: set[str], last: set[str]) -> None:
+    """Words are read on the first stage and made on the last, which has a copy of the embedding where both are one matrix (Megatron-LM, share_embeddings_and_output_weights)."""
+    facts = facts_of(name)
+    sharing = settle_training(facts, replace(BASE, pp=2)).sharing
+    for stage, expected in ((0, first), (1, last)):
+        roles = {group.role for group in rank_facts(facts, sharing, stage).tensor_groups}
+        assert roles & {"embedding", "head"} == expected
