@@ -8,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from hubaudit.estimate.infer import estimate
+from hubaudit.facts.repository import understand
+from hubaudit.types import RepoSnapshot, Workload
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from tools.generation_traces import allocated_bytes, estimated, recorded, traced
+from tools.generation_traces import allocated_bytes, config_of, estimated, recorded, traced
 
 ROWS = recorded()
 #: What is traced anew with the installed libraries: scores, experts that are copied for a new token, and a bias of positions.
@@ -42,3 +46,13 @@ def test_the_trace_is_what_was_recorded(family: str, case: str) -> None:
         pytest.importorskip("transformers")
         made = traced(family, case)
     assert made == {name: row[name] for name in ("load_bytes", "prefill_bytes", "peak_bytes")}
+
+
+@pytest.mark.parametrize(("family", "peak_bytes"), [("qwen2-0.5b-instruct", 243_100_386), ("gpt2", 165_628_650)])
+def test_the_scores_of_beams_right_after_the_prompt(family: str, peak_bytes: int) -> None:
+    """The case "beams" with one new token, traced as the others are but with one pass through the loop of _beam_search: within half a byte a logit."""
+    config = config_of(family, "beams")
+    snapshot = RepoSnapshot(repo_id=family, revision=None, commit=None, source="local", configs={"config.json": config})
+    workload = Workload(dtype="bf16", batch_size=2, prompt_tokens=4, new_tokens=1, num_beams=4)
+    ours = allocated_bytes(estimate(understand(snapshot), workload))
+    assert ours == pytest.approx(peak_bytes, abs=2 * 4 * config["vocab_size"] // 2)
