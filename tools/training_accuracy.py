@@ -14,7 +14,7 @@ from hubaudit.types import RepoSnapshot, Workload
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from tools.training_traces import CASES, allocated_bytes, estimated, families, recorded  # noqa: E402
+from tools.training_traces import CASES, SAMPLED, allocated_bytes, estimated, families, recorded, sampled  # noqa: E402
 
 GIB = 2**30
 _HEAD = """# Training estimates against runs that others measured
@@ -56,6 +56,17 @@ from the most that was alive at once.
 
 Held to 2 %: every cell. What could not be traced says why: PEFT has no dropout before adapters on fused experts and refuses Mamba's `out_proj`; DoRA is traced on a sample.
 
+"""
+
+_OPTIONS = """
+## Options, on a sample
+
+The same for options that transformers does not have itself, each made of torch's operations in the order of its source (`tools/training_options.py`): checkpoints
+over two layers and attention's core computed again as in Megatron-LM, chunked losses as in torchtune, fused ones as in Liger-Kernel 0.8.5; and with a
+vocabulary of 32,768 where the loss is looked at, as T5 and BERT have a loss of their own.
+
+| option | family | error |
+|---|---|---:|
 """
 
 
@@ -116,10 +127,21 @@ def frameworks() -> str:
 
 def _traces() -> str:
     done = recorded()
-    lines = [_TRACES, "| family | " + " | ".join(CASES) + " |\n", "|---|" + "---:|" * len(CASES) + "\n"]
+    cases = [case for case in CASES if case not in SAMPLED]
+    lines = [_TRACES, "| family | " + " | ".join(cases) + " |\n", "|---|" + "---:|" * len(cases) + "\n"]
     for family in families():
-        cells = [_trace_cell(done.get((family, case)), family, case) for case in CASES]
+        cells = [_trace_cell(done.get((family, case)), family, case) for case in cases]
         lines.append(f"| {family} | {' | '.join(cells)} |\n")
+    return "".join(lines) + _options(done)
+
+
+def _options(done: dict[tuple[str, str], dict[str, Any]]) -> str:
+    lines = [_OPTIONS]
+    for case in SAMPLED:
+        lines += [
+            f"| {case} | {family} | {_trace_cell(done.get((family, case)), family, case)} |\n"
+            for family in sampled(case)
+        ]
     return "".join(lines)
 
 

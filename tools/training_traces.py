@@ -49,11 +49,37 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"lora": 16, "lora_targets": "all-linear", "lora_dropout": True},
         {"lora_rank": 16, "lora_targets": "all-linear", "lora_dropout": True},
     ),
+    "AMP, checkpointing": (
+        {"recipe": "amp", "gradient_checkpointing": "full"},
+        {"dtype": "fp32", "autocast": "bf16", "checkpointing": True},
+    ),
+    "checkpointing, 2 layers": ({"gradient_checkpointing": "full", "checkpoint_every": 2}, {"uses_cache": False}),
+    "eager, selective": (
+        {"attention": "eager", "gradient_checkpointing": "selective"},
+        {"attention": "eager", "uses_cache": False},
+    ),
+    "chunked loss": ({"loss": "chunked"}, {}),
+    "fused loss": ({"loss": "fused"}, {}),
+    "large vocabulary": ({}, {}),
+    "large vocabulary, AMP": ({"recipe": "amp"}, {"dtype": "fp32", "autocast": "bf16"}),
     "DoRA": (
         {"lora": 16, "lora_targets": "q_proj,v_proj,up_proj", "lora_variant": "dora"},
         {"lora_rank": 16, "lora_targets": "q_proj,v_proj,up_proj", "lora_variant": "dora"},
     ),
 }
+#: Cases in which the model is changed as an option's own source does it (tools/training_options.py), traced on a sample.
+CHANGED = {
+    "checkpointing, 2 layers": "in_segments",
+    "eager, selective": "core_again",
+    "chunked loss": "chunked_loss",
+    "fused loss": "fused_loss",
+}
+SAMPLED = ("AMP, checkpointing", *CHANGED, "large vocabulary", "large vocabulary, AMP")
+_SAMPLE = ("gpt2", "llama-3.1-8b", "mixtral-8x7b-v0.1")
+#: Their classes have a loss of their own.
+_OWN_LOSS = ("bert-base-uncased", "t5-small")
+#: Where the loss is what is looked at, logits are what takes most.
+_VOCAB_OF = dict.fromkeys(("chunked loss", "fused loss", "large vocabulary", "large vocabulary, AMP"), 32768)
 
 
 def families() -> list[str]:
@@ -65,9 +91,20 @@ def families() -> list[str]:
     )  # a sentence encoder has no loss of its own
 
 
+def sampled(case: str) -> tuple[str, ...]:
+    """The families that are traced in a case that is not for all."""
+    return (*_SAMPLE, *_OWN_LOSS) if case.startswith("large vocabulary") else _SAMPLE
+
+
 def tokens_of(family: str) -> int:
     """Tokens of a sequence."""
     return _SHORT.get(family, TOKENS)
+
+
+def config_of(family: str, case: str) -> dict[str, Any]:
+    """The small config, with the vocabulary that the case wants."""
+    config = small(family)
+    return config | {"vocab_size": _VOCAB_OF[case]} if case in _VOCAB_OF else config
 
 
 def small(family: str) -> dict[str, Any]:
@@ -108,7 +145,9 @@ def _cut(part: dict[str, Any], layers: int) -> None:
 def estimated(family: str, case: str) -> Estimate:
     """Today's estimate of that step."""
     facts = understand(
-        RepoSnapshot(repo_id=family, revision=None, commit=None, source="local", configs={"config.json": small(family)})
+        RepoSnapshot(
+            repo_id=family, revision=None, commit=None, source="local", configs={"config.json": config_of(family, case)}
+        )
     )
     asked = CASES[case][0]
     return estimate(
@@ -130,11 +169,14 @@ def traced_bytes(family: str, case: str) -> int:
     from hubaudit.exact.events import Alloc, Free, Scratch
     from hubaudit.exact.plan import Plan
     from hubaudit.exact.scenario import run
+    from tools.training_options import changed
 
     plan = Plan(mode="train", batch_size=BATCH, tokens=tokens_of(family), **CASES[case][1])
     sizes: dict[int, int] = {}
     alive = most = 0
-    for event in run(small(family), plan, device_of_capability("8.0")).trace().events:
+    with changed(CHANGED.get(case)):
+        events = run(config_of(family, case), plan, device_of_capability("8.0")).trace().events
+    for event in events:
         if isinstance(event, Alloc):
             sizes[event.id] = event.bytes
             alive += event.bytes
@@ -155,6 +197,8 @@ def record(seconds: float, cases: list[str] | None = None) -> None:
     end, done = time.monotonic() + seconds, recorded()
     for case in CASES if cases is None else cases:
         for family in families():
+            if case in SAMPLED and family not in sampled(case):
+                continue
             if (family, case) in done or time.monotonic() > end:
                 continue
             row: dict[str, Any] = {"family": family, "case": case}

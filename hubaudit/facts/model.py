@@ -93,8 +93,19 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
         quantization=quantization,
         kv_cache_dtype=kv_scheme(snapshot.configs),
         built=() if reader is None or quantization is not None else built_tensors(reader, parameters),
+        dropout_rates=_dropout_rates(config),
         disagreements=(*testimony.disagreements, *_index_disagreements(snapshot, weights)),
         missing=tuple(_missing(snapshot, has_config=reader is not None, weights=weights)),
+    )
+
+
+def _dropout_rates(config: Config | None) -> tuple[tuple[str, float], ...]:
+    """Rates of dropout that the config names, by its keys."""
+    said = () if config is None else config.items()
+    return tuple(
+        (name, float(rate))
+        for name, rate in said
+        if ("dropout" in name or name.endswith("pdrop")) and isinstance(rate, int | float) and 0 <= rate <= 1
     )
 
 

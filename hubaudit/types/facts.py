@@ -142,7 +142,8 @@ class ModelFacts:
     ``file_bytes`` is what lies on disk, ``stored_bytes`` its tensors' part, ``resident_bytes`` what the weights take when they are loaded with
     no dtype asked for. A pipeline, a model of several modules and an adapter with its base have ``components`` with a ``name`` each; their
     own counts are the sums. ``format`` is that of the weights that were read; ``chosen`` and ``other_weights`` are the snapshot's.
-    ``kv_cache_dtype`` is the scheme that the checkpoint was calibrated to keep keys and values in. ``built`` are the parameters that transformers
+    ``kv_cache_dtype`` is the scheme that the checkpoint was calibrated to keep keys and values in. ``dropout_rates`` are
+    those that the config names, by its own keys. ``built`` are the parameters that transformers
     makes of the config, module by module; empty where that is not described, or does not add up to the weights that are loaded.
     """
 
@@ -180,3 +181,4 @@ class ModelFacts:
     other_weights: tuple[WeightSet, ...] = ()
     kv_cache_dtype: Sourced[str] | None = None
     built: tuple[BuiltTensor, ...] = ()
+    dropout_rates: tuple[tuple[str, float], ...] = ()

@@ -160,7 +160,7 @@ def _attention(block: Block, flow: Flow, kernel: str, targets: Targets) -> Amoun
     elif kernel == "math":
         saved = Amount.of(3 * _FLOAT, *query) + Amount.of(_FLOAT, *scores)
     else:
-        saved = Amount.of(3 * inner, *query) + Amount.of(_score_bytes(block, flow), *scores)
+        saved = Amount.of(3 * inner, *query) + Amount.of(score_bytes(block, flow), *scores)
     saved += _copies(block, flow, kernel)
     if block.qk_norm:
         saved += norm_saved(block, flow, "query_size", "attention_heads") + norm_saved(
@@ -270,10 +270,12 @@ def _mlp_temporary(block: Block, flow: Flow, targets: Targets, width: str | None
     """Gradients of the stream and of both factors of the MLP's product."""
     made = Amount.of(flow.stream, "tokens", _HIDDEN)
     if width is not None:
-        if block.activation == "gelu_python" and flow.casts:  # the chain runs in float32, its result is cast
+        is_chain = block.activation == "gelu_python" and flow.casts
+        if is_chain:  # it runs in float32, and its cast result is free by then
             made += Amount.of(3 * _FLOAT - flow.inner, "tokens", width)
         # where a bias has a gradient, the sum over tokens takes as much as two float32 values each, when one of the two is free again
-        made += Amount.of(2 * (_FLOAT if block.bias_sums and flow.is_trained else flow.inner), "tokens", width)
+        if not is_chain or block.mlp == "gated":
+            made += Amount.of(2 * (_FLOAT if block.bias_sums and flow.is_trained else flow.inner), "tokens", width)
         if targets.mlp_out and flow.adapter != flow.inner and flow.drops:
             made += Amount.of(flow.adapter, "tokens", width)
     if (
@@ -293,11 +295,11 @@ def _softmax_bytes(block: Block, flow: Flow) -> int:
     return flow.inner if block.softmax_is_native else max(_FLOAT, flow.inner)
 
 
-def _score_bytes(block: Block, flow: Flow) -> int:
+def score_bytes(block: Block, flow: Flow) -> int:
     """What plain attention keeps of a pair of tokens: the softmax, what the product with the values reads, and the results of a bound and of dropout."""
     softmax = _softmax_bytes(block, flow)
-    read = flow.inner if softmax != flow.inner or block.dropouts else 0
-    mask = 1 if block.dropouts else 0
+    read = flow.inner if softmax != flow.inner or block.attention_dropout else 0
+    mask = 1 if block.attention_dropout else 0
     return softmax + read + mask + (flow.inner if block.softcap else 0)
 
 
@@ -307,9 +309,9 @@ def _score_temporary(block: Block, flow: Flow) -> int:
     In the product with the values, what was kept and its gradient; in dropout two gradients without what the product read; in the softmax its result, two gradients and their
     product (torch 2.13.0 aten/src/ATen/native/cuda/SoftMax.cu).
     """
-    kept, softmax, inner = _score_bytes(block, flow), _softmax_bytes(block, flow), flow.inner
+    kept, softmax, inner = score_bytes(block, flow), _softmax_bytes(block, flow), flow.inner
     bound = inner if block.softcap else 0
-    dropped = softmax + 1 + 2 * inner + bound if block.dropouts else 0
+    dropped = softmax + 1 + 2 * inner + bound if block.attention_dropout else 0
     return max(kept + inner, dropped, 4 * softmax + bound) - kept
 
 

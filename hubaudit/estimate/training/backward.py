@@ -9,6 +9,7 @@ from hubaudit.estimate.moments import Moment
 from hubaudit.estimate.overhead import cuda_context
 from hubaudit.estimate.training.activations import norm_temporary
 from hubaudit.estimate.training.amounts import Amount
+from hubaudit.estimate.training.losses import CHUNKS
 from hubaudit.estimate.training.parts import TRACED, activations, casts, part, workspace
 from hubaudit.estimate.training.tensors import elements_of
 
@@ -62,6 +63,11 @@ class _Pass:
         if setting.loss in ("full", "held"):
             beside = Amount.of(stack.flow.head, "tokens", "vocab_size") + self._stream + self._cast_head()
             yield self._moment(self._gradients(self._head_elements), kept, beside, stack.inputs, all_casts)
+        if setting.loss == "chunked" and self._head_elements:
+            # the engine takes all losses first, then chunk by chunk the head: its gradient so far, the next one and their sum
+            beside = Amount.of(3 * stack.flow.head, "vocab_size", "hidden_size")
+            beside += Amount.of((CHUNKS - 2) * stack.flow.head, "chunk_tokens", "vocab_size")
+            yield self._moment(self._gradients(0), kept, beside, stack.inputs, all_casts)
         beside = norm_temporary(stack.block, stack.flow)
         yield self._moment(
             self._gradients(self._head_elements),
@@ -85,7 +91,7 @@ class _Pass:
         mlp, attention = memory.mlp_temporary + dequantized, memory.attention_temporary + dequantized
         yield self._moment(self._gradients(above), left, mlp, inputs, of_casts)
         yield self._moment(self._gradients(after), rest, mlp + self._stream.times(2), inputs, of_rest)
-        yield self._moment(self._gradients(after), rest, attention, inputs, of_rest)
+        yield self._moment(self._gradients(after), rest + stack.recomputed(setting), attention, inputs, of_rest)
         norm = norm_temporary(stack.block, stack.flow)
         yield self._moment(self._gradients(after), rest, norm + self._stream, inputs, of_rest)
 

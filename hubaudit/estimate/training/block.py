@@ -48,7 +48,9 @@ class Block:
     softmax_is_native: bool
     gated_attention: bool
     eager_only: bool
+    loss_is_native: bool
     mlp_dropout: bool
+    attention_dropout: bool
     bias_sums: bool
     router: str
     around: str
@@ -67,7 +69,7 @@ class Flow:
 
     With ``casts`` autocast gives every product a 16-bit cast of its own of an input that is wider. ``is_trained`` is false for the base
     under adapters: its weights need no gradient, and so autograd keeps no input for it. ``drops``: adapters read a dropped copy of their input each;
-    ``has_magnitudes``: they are DoRA's.
+    ``has_magnitudes``: they are DoRA's. ``mask`` and ``score_mask`` are dropout's of the stream and of attention's scores, 0 without dropout.
     """
 
     stream: int
@@ -78,6 +80,8 @@ class Flow:
     is_trained: bool
     drops: bool = False
     has_magnitudes: bool = False
+    mask: int = 1
+    score_mask: int = 1
 
 
 @cache
@@ -98,6 +102,7 @@ def block_of(facts: ModelFacts) -> Block | str:
     gate = row.get("gated_with")
     if gate and any(gate in group.pattern for group in facts.tensor_groups):
         row = row | {"mlp": "gated", "activation": "gelu_python"}
+    dropped = _dropped(facts, row)
     return Block(
         norm=row["norm"],
         norms=row["norms"],
@@ -106,7 +111,8 @@ def block_of(facts: ModelFacts) -> Block | str:
         activation=row["activation"],
         rope=row["rope"],
         fused=frozenset(row.get("fused", ())),
-        dropouts=row.get("dropouts", 0),
+        dropouts=row.get("dropouts", 0) if "hidden" in dropped else 0,
+        attention_dropout="attention" in dropped,
         parallel=row.get("parallel", False),
         cached=row.get("cached", False),
         softcap=row.get("softcap", False),
@@ -114,7 +120,8 @@ def block_of(facts: ModelFacts) -> Block | str:
         softmax_is_native=row.get("softmax_is_native", False),
         gated_attention=row.get("gated_attention", False),
         eager_only=row.get("eager_only", False),
-        mlp_dropout=row.get("mlp_dropout", False),
+        loss_is_native=(facts.architecture or "").endswith(tuple(row.get("native_loss", ()))),
+        mlp_dropout=row.get("mlp_dropout", False) and "hidden" in dropped,
         bias_sums=row.get("bias_sums", False),
         router=row.get("router", ""),
         around=row.get("around", ""),
@@ -126,6 +133,12 @@ def block_of(facts: ModelFacts) -> Block | str:
         mixers=row.get("mixers", {}),
         encoder_mixer=row.get("encoder_mixer"),
     )
+
+
+def _dropped(facts: ModelFacts, row: dict[str, Any]) -> frozenset[str]:
+    """What is dropped of, ``hidden`` values and ``attention``'s scores: all that the type drops, but where the config sets the rate to nothing."""
+    off = {name for name, rate in facts.dropout_rates if rate == 0}
+    return frozenset(what for what, names in row.get("dropout_rates", {}).items() if not off.issuperset(names))
 
 
 def flow_of(setting: TrainSetting) -> Flow:

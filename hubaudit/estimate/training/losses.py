@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 
 _FLOAT = 4
 _ELEMENT = ("tokens", "vocab_size")
-_CHUNKS = 8
+#: Parts of a sequence whose losses torchtune takes one by one.
+CHUNKS = 8
 SOURCES = {
     "full": "transformers 5.23.0 loss/loss_utils.py, ForCausalLMLoss: float32 copy, log-softmax kept, two float32 gradients: 12 bytes a logit at the "
     "worst; equal to traces, and to measurements on an H100 and an RTX 3050 (Soup, 12.000)",
     "held": "as full, with the outputs object alive through backward: 14 bytes a logit in 16 bit, 16 in float32 (canifinetune, RTX 4080)",
-    "chunked": "torchtune CEWithChunkedOutputLoss, eight chunks: float32 copies one chunk at a time, log-softmax of all kept",
-    "fused": "Liger-Kernel ops/fused_linear_cross_entropy.py: logits of a chunk of tokens at a time, gradients of the stream and of the head made in "
+    "native": "transformers 5.23.0 models/t5/modeling_t5.py and models/bert/modeling_bert.py, torch's CrossEntropyLoss of the logits without a float32 copy",
+    "chunked": "torchtune CEWithChunkedOutputLoss, eight chunks: float32 copies one chunk at a time, log-softmax of all kept; then a gradient of the head for each chunk",
+    "fused": "Liger-Kernel 0.8.5 ops/fused_linear_cross_entropy.py: logits of a chunk of tokens at a time, gradients of the stream and of the head made in "
     "the forward pass",
 }
 
@@ -50,13 +52,15 @@ def loss_of(name: str, block: Block, flow: Flow, *, trains_head: bool) -> Loss:
     width = flow.head
     bounded = Amount.of(width, *_ELEMENT) if block.softcap else Amount()
     if name == "fused":
-        return _fused(width, source, trains_head=trains_head)
+        return _fused(flow, source, trains_head=trains_head)
+    if block.loss_is_native and name in ("full", "held"):
+        return _native(flow, Amount.of(width if name == "held" else 0, *_ELEMENT))
     copy = Amount.of(_FLOAT if width < _FLOAT else 0, *_ELEMENT)
     kept = Amount.of(_FLOAT, *_ELEMENT) + bounded
     if name == "chunked":
-        chunk = Amount.of(3 * _FLOAT, "chunk_tokens", "vocab_size")
+        chunk = Amount.of(_FLOAT, "chunk_tokens", "vocab_size")
         logits = Amount.of(width, *_ELEMENT)
-        return Loss(forward=kept + logits + chunk, kept=kept, backward=kept + logits + chunk, source=source)
+        return Loss(forward=kept + logits + chunk, kept=kept, backward=kept + chunk.times(2), source=source)
     held = Amount.of(width, *_ELEMENT) if name == "held" else Amount()
     return Loss(
         forward=Amount.of(width, *_ELEMENT) + copy + kept,
@@ -66,20 +70,32 @@ def loss_of(name: str, block: Block, flow: Flow, *, trains_head: bool) -> Loss:
     )
 
 
-def _fused(width: int, source: str, *, trains_head: bool) -> Loss:
-    gradients = Amount.of(width, "tokens", "hidden_size")
-    made = gradients + Amount.of(width, "chunk_tokens", "vocab_size")
+def _native(flow: Flow, held: Amount) -> Loss:
+    """Cross entropy of the logits as they are: under autocast the log-softmax is in 16 bit, and its float32 copy what the likelihood keeps."""
+    width = flow.head
+    copy = _FLOAT if flow.casts else 0
+    kept = Amount.of(width + copy, *_ELEMENT)
+    backward = Amount.of(width + 2 * copy if copy else 3 * width, *_ELEMENT)
+    return Loss(
+        forward=Amount.of(width, *_ELEMENT) + kept, kept=kept, backward=backward + held, source=SOURCES["native"]
+    )
+
+
+def _fused(flow: Flow, source: str, *, trains_head: bool) -> Loss:
+    gradients = Amount.of(flow.stream, "tokens", "hidden_size")
+    made = Amount.of(flow.head, "chunk_tokens", "vocab_size")
     if trains_head:
-        gradients += Amount.of(width, "vocab_size", "hidden_size")
-        made += Amount.of(2 * width, "vocab_size", "hidden_size")
-    return Loss(forward=made, kept=gradients, backward=gradients, source=source)
+        gradients += Amount.of(flow.stream, "vocab_size", "hidden_size")
+    if flow.casts:  # the head's transposed view is cast anew for each chunk
+        made += Amount.of(flow.head, "vocab_size", "hidden_size")
+    return Loss(forward=gradients + made, kept=gradients, backward=gradients, source=source)
 
 
 def chunk_tokens(name: str, inputs: Mapping[str, Input]) -> Input:
     """Tokens of one chunk: an eighth of them, or as many as make a chunk of logits as large as the stream (a power of two)."""
     tokens = inputs["tokens"].value
     if name != "fused":
-        return given(-(-tokens // _CHUNKS), f"tokens ÷ {_CHUNKS}")
+        return given(-(-tokens // CHUNKS), f"tokens ÷ {CHUNKS}")
     ratio = -(-inputs["vocab_size"].value // inputs["hidden_size"].value)
     return given(
         min(tokens, 1 << (-(-tokens // ratio) - 1).bit_length()), "tokens × hidden_size ÷ vocab_size, to a power of two"

@@ -73,7 +73,15 @@ def _of_shape(facts: ModelFacts, place: str) -> int | None:
 
 def terms(text: str, flow: Flow) -> Amount:
     """Terms as the table writes them, as an amount."""
-    widths = {"byte": 1, "float": _FLOAT, "inner": flow.inner, "stream": flow.stream}
+    dropped = flow.inner if flow.score_mask else 0
+    widths = {
+        "mask": flow.mask,
+        "score_mask": flow.score_mask,
+        "dropped": dropped,
+        "float": _FLOAT,
+        "inner": flow.inner,
+        "stream": flow.stream,
+    }
     made = Amount()
     for term in text.split(" + ") if text else ():
         coefficient, names = 1, []

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hubaudit.estimate.component import Input, given
-from hubaudit.estimate.training.activations import LayerMemory, layer_memory, norm_saved
+from hubaudit.estimate.training.activations import LayerMemory, layer_memory, norm_saved, score_bytes
 from hubaudit.estimate.training.amounts import Amount, total
 from hubaudit.estimate.training.block import Block, Flow, block_of, dimensions, flow_of, kernel_of
 from hubaudit.estimate.training.layers import Layer, layers_of
@@ -77,7 +77,7 @@ class Stack:
             again = total(kind.memory.saved.times(1, kind.left) for kind in self.kinds)
             return others + self._boundary().times(1, "checkpoints_left") + again
         own = total(self._saved(kind.memory, setting).times(1, kind.left) for kind in self.kinds)
-        return others + own + self.recomputed(setting) - self.unkept
+        return others + own - self.unkept
 
     def adapting(self, setting: TrainSetting) -> Amount:
         """The forward pass when the last layer's MLP adds adapters to what the base makes, against what is kept in the end."""
@@ -133,11 +133,8 @@ def scores(block: Block, flow: Flow, kernel: str) -> Amount:
     """What attention keeps for every pair of tokens: nothing in flash attention, which is what selective checkpointing then saves."""
     if kernel in ("flash", "efficient"):
         return Amount()
-    is_wide = kernel == "math" or not block.softmax_is_native
-    softmax = _FLOAT if is_wide else flow.inner
-    if kernel == "eager" and is_wide and flow.inner < _FLOAT:
-        softmax += flow.inner
-    return Amount.of(softmax, "tokens", "sequence_tokens", "attention_heads")
+    pair = _FLOAT if kernel == "math" else score_bytes(block, flow)
+    return Amount.of(pair, "tokens", "sequence_tokens", "attention_heads")
 
 
 def stack_of(facts: ModelFacts, setting: TrainSetting) -> Stack | str:
@@ -145,7 +142,9 @@ def stack_of(facts: ModelFacts, setting: TrainSetting) -> Stack | str:
     block = block_of(facts)
     if isinstance(block, str):
         return block
-    flow = flow_of(setting)
+    if setting.checkpointing == "full":  # transformers turns the cache off then
+        block = replace(block, cached=False)
+    flow = replace(flow_of(setting), mask=int(block.dropouts > 0), score_mask=int(block.attention_dropout))
     inputs = dimensions(facts, setting, block)
     if isinstance(inputs, str):
         return inputs
@@ -255,7 +254,9 @@ def _cast_elements(facts: ModelFacts, setting: TrainSetting) -> int:
         for group in loaded_groups(facts)
         if group.kind in ("linear", "bias", "experts", "conv1d") and group.role != "norm"
     ]
-    own_head = any(group.role == "head" and facts.vocab_size.value in group.shape for group in cast)
+    own_head = any(
+        group.role == "head" and group.kind == "linear" and facts.vocab_size.value in group.shape for group in cast
+    )
     return sum(group.parameters or 0 for group in cast) + (0 if own_head else _head_elements(facts))
 
 

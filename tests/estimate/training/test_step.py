@@ -68,12 +68,19 @@ def test_more_data_never_needs_less(batch: int, tokens: int, accumulate: int) ->
     batch=st.integers(1, 16), tokens=st.sampled_from([128, 1024, 4096]), attention=st.sampled_from(["sdpa", "eager"])
 )
 def test_checkpointing_and_smaller_losses_never_need_more(batch: int, tokens: int, attention: str) -> None:
-    """Full ≤ selective ≤ no checkpointing; a held output costs 2 bytes a logit where the loss is the peak; fused losses cost least."""
+    """Full ≤ selective ≤ no checkpointing; a held output costs 2 bytes a logit where the loss is the peak; fused losses cost least.
+
+    Chunks cost more than they save where there are few tokens: each makes a gradient of the head, of which three are alive (as traced).
+    """
     asked = {"batch_size": batch, "sequence_tokens": tokens, "attention": attention}
     none = total(**asked)
     assert total(**asked, gradient_checkpointing="full") <= none
     assert total(**asked, gradient_checkpointing="selective") <= none
-    assert total(**asked, loss="fused") <= total(**asked, loss="chunked") <= none <= total(**asked, loss="held")
+    chunked = total(**asked, loss="chunked")
+    assert total(**asked, loss="fused") <= chunked
+    assert total(**asked, loss="fused") <= none <= total(**asked, loss="held")
+    if batch * tokens >= QWEN["hidden_size"]:
+        assert chunked <= none
 
 
 def test_bytes_a_logit() -> None:

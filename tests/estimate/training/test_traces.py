@@ -43,6 +43,12 @@ def test_every_family_is_traced(case: str) -> None:
     assert {family for family, name in CELLS if name == case} == set(TOOL.families())
 
 
+@pytest.mark.parametrize("case", TOOL.SAMPLED)
+def test_options_are_traced_on_a_sample(case: str) -> None:
+    """A dense model, one with layer norms and dropout, a mixture; and the classes with losses of their own where the loss is looked at."""
+    assert {family for family, name in CELLS if name == case} == set(TOOL.sampled(case))
+
+
 @pytest.mark.oracle
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
@@ -53,6 +59,9 @@ def test_every_family_is_traced(case: str) -> None:
         ("t5-small", "checkpointing"),
         ("bert-base-uncased", "LoRA"),
         ("deepseek-v2-lite", "plain"),
+        ("gpt2", "chunked loss"),
+        ("gpt2", "eager, selective"),
+        ("llama-3.1-8b", "checkpointing, 2 layers"),
     ],
 )
 def test_recorded_traces_are_those_of_today(family: str, case: str) -> None:
