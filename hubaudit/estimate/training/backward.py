@@ -49,7 +49,8 @@ class _Pass:
         self._stack = stack
         self._setting = setting
         self._adds_up = setting.grad_accum > 1
-        self._is_tied = not any(one.role == "head" and one.is_matrix for one in held.trained)
+        vocab = stack.inputs["vocab_size"].value
+        self._is_tied = not any(one.role == "head" and one.is_matrix and vocab in one.shape for one in held.trained)
         self._stream = Amount.of(stack.flow.stream, "tokens", "hidden_size")
         self._head_elements = stack.head_elements if stack.flow.is_trained else 0
 
@@ -96,10 +97,10 @@ class _Pass:
         yield self._moment(self._gradients(after), rest, norm + self._stream, inputs, of_rest)
 
     def in_embedding(self) -> Moment:
-        """All gradients are there; the embedding's beside the head's where they are one matrix, and what sorts many tokens."""
+        """All gradients are there; the embedding's, the head's and their sum where they are one matrix, and what sorts many tokens."""
         made = self._stream
-        if self._is_tied:
-            made += Amount.of(self._held.gradient_bits // 8, "vocab_size", "hidden_size")
+        if self._is_tied and self._stack.loss is not None:
+            made += Amount.of(2 * (self._held.gradient_bits // 8), "vocab_size", "hidden_size")
         inputs = self._stack.inputs
         tokens, vocab = inputs["tokens"].value, inputs["vocab_size"].value
         if tokens > _SORTED_TOKENS:

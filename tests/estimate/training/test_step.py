@@ -79,7 +79,7 @@ def test_checkpointing_and_smaller_losses_never_need_more(batch: int, tokens: in
     chunked = total(**asked, loss="chunked")
     assert total(**asked, loss="fused") <= chunked
     assert total(**asked, loss="fused") <= none <= total(**asked, loss="held")
-    if batch * tokens >= QWEN["hidden_size"]:
+    if batch * tokens >= 896:  # its hidden size
         assert chunked <= none
 
 
