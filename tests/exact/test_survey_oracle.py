@@ -29,7 +29,9 @@ def _survey() -> Iterator[Any]:
         sys.path.remove(str(_ROOT))
 
 
-@pytest.mark.parametrize("name", ["qwen2_moe causal infer", "yoso masked train", "voxtral seq2seq train"])
+@pytest.mark.parametrize(
+    "name", ["qwen2_moe causal infer", "yoso masked train", "voxtral seq2seq train", "inkling_text causal train"]
+)
 def test_a_run_of_the_survey_is_equal_at_every_mark(survey: Any, name: str) -> None:
     """Allocated, reserved and both peaks, after each stretch, to the byte."""
     recorded = {case.name: (case, row) for case, row in survey.read(survey.RECORDED).items()}

@@ -46,7 +46,10 @@ BLAS_LIBRARY: dict[Any, str] = dict.fromkeys(
 OUTPUT_ORDER: dict[Any, tuple[int, ...]] = {aten.native_dropout.default: (1, 0)}
 
 #: Results that lie in the host's memory, or in no memory of their own, on CUDA.
-NOT_ON_DEVICE: dict[Any, tuple[int, ...]] = {aten._scaled_dot_product_efficient_attention.default: (2, 3)}
+NOT_ON_DEVICE: dict[Any, tuple[int, ...]] = {
+    aten._scaled_dot_product_efficient_attention.default: (2, 3),
+    aten.log_sigmoid_forward.default: (1,),  # a buffer for the host's kernel, empty on CUDA (Activation.cpp)
+}
 
 
 def storage_bytes(func: Any, call: dict[str, Any]) -> int | None:
