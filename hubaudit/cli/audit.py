@@ -149,9 +149,8 @@ def read_and_audit(
     try:
         waiting = Event()
         names = dict.fromkeys(repos)
-        read = partial(
-            fetch, waiting=waiting, ask_ahead=len(names) == 1, **access
-        )  # of many, the Hub's quota counts more
+        # Of one model the first answer counts, of many the Hub's quota.
+        read = partial(fetch, waiting=waiting, ask_ahead=len(names) == 1, **access)
         reading = {repo: pool.submit(read, repo) for repo in names}
         for one in reading.values():
             one.add_done_callback(lambda _: waiting.set())

@@ -93,9 +93,8 @@ def parse_index(content: bytes, path: str) -> WeightIndex:
     if not isinstance(weight_map, dict) or not all(isinstance(shard, str) for shard in weight_map.values()):
         raise MalformedFileError(path, "has no `weight_map` from tensor names to shard names")
     folder = path[: path.rfind("/") + 1]
-    paths = {
-        shard: f"{folder}{shard}" for shard in dict.fromkeys(weight_map.values())
-    }  # one text for all the tensors of a shard
+    # One text for all the tensors of a shard.
+    paths = {shard: f"{folder}{shard}" for shard in dict.fromkeys(weight_map.values())}
     for shard in paths.values():
         if not is_repo_path(shard):
             raise MalformedFileError(path, f"names a shard outside the repository: {shown(shard)}")

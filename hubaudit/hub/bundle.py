@@ -258,9 +258,8 @@ def _weight_file(file: dict[str, Any]) -> WeightFile:
 def _tensors(held: Any) -> Iterator[TensorInfo]:
     """The tensors of one file, from the columns of version 2 or the rows of version 1, each checked."""
     if isinstance(held, list):
-        shapes: dict[
-            tuple[int, ...], tuple[int, ...]
-        ] = {}  # the layers of a model repeat a few, so one tuple serves for all
+        # The layers of a model repeat a few shapes, so one tuple serves for all.
+        shapes: dict[tuple[int, ...], tuple[int, ...]] = {}
         for name, *kind in held:
             dtype, shape, stored_bytes = _kind(*kind)
             yield TensorInfo(_text(name), dtype, shapes.setdefault(shape, shape), stored_bytes)

@@ -53,7 +53,8 @@ def test_it_reads_what_it_reads_without(local_hub: LocalHub, repo: Any, tmp_path
     name = local_hub.add(repo(tags={"v1": "main"})).repo_id
     for revision in (None, "v1"):
         snapshots = [
-            fetch_quickly(name, revision=revision, ask_ahead=eager, cache_dir=tmp_path / f"{eager}") for eager in (0, 1)
+            fetch_quickly(name, revision=revision, ask_ahead=eager, cache_dir=tmp_path / f"{eager}{revision}")
+            for eager in (False, True)
         ]
         assert snapshots[0] == snapshots[1]
 
