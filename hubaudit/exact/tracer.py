@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from hubaudit.exact.answers import Answers
 from hubaudit.exact.events import Alloc, BlasCall, EmptyCache, Event, Free, Mark, Scratch, Trace
-from hubaudit.exact.in_place import in_place, sole_owner_counts
+from hubaudit.exact.in_place import in_place, sole_owner
 from hubaudit.exact.kernels import tables
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Tracer(TorchDispatchMode):  # type: ignore[misc]
         self.answers = Answers()
         self.overwrites_scores = False
         self.routing: Routing | None = None
-        sole_owner_counts()
+        sole_owner()
         self.overrides: dict[Any, Callable[..., Any]] = {}
         self._live: dict[int, tuple[int, Any, str]] = {}
         self._next_id = 0

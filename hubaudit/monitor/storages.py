@@ -24,19 +24,6 @@ MEASURES = (
 _DRAWN = "storages of CPU tensors; reserved: what CUDA's caching allocator would hold for the same sequence"
 
 
-class StorageTracer(Tracer):
-    """The tracer on tensors with data: where autograd would add one gradient into another, the sum is really made there."""
-
-    def __init__(self) -> None:
-        super().__init__("cpu")
-
-    def _adds_in_place(self, args: Any) -> bool:
-        if not super()._adds_in_place(args):
-            return False
-        args[0].add_(args[1])
-        return True
-
-
 class CpuStorages:
     """Counts live storages. Where nothing holds a tensor any more, its storage is gone at once: a leak is what somebody still holds."""
 
@@ -44,7 +31,7 @@ class CpuStorages:
     measures = MEASURES
 
     def __init__(self) -> None:
-        self.tracer = StorageTracer()
+        self.tracer = Tracer("cpu")
         self._sizes: dict[int, int] = {}
         self._read_to = 0
         self._allocated = 0

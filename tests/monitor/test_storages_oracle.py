@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -55,18 +55,47 @@ def test_a_training_loop_and_its_leak(tmp_path: Path) -> None:
     assert "weights" in (tmp_path / "steps.html").read_text(encoding="utf-8")
 
 
+class _Picks(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    """A program's own backward pass, which goes on using what it added to and what it filled."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, index: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(index)
+        return x[index]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (index,) = ctx.saved_tensors
+        base = torch.zeros(16)
+        picked = base.index_add(0, index, gradients[0])
+        twice = picked * 2
+        return picked + twice + (twice + base) + base + twice, None
+
+
 def test_watching_changes_no_result() -> None:
-    """Gradients that autograd adds up are the same watched and not, though the watcher adds in place where autograd would."""
+    """Gradients are the same watched and not, though the watcher adds and fills in place where autograd would."""
     from hubaudit.monitor import MemoryMonitor
 
-    def gradient() -> torch.Tensor:
+    index = torch.tensor([1, 2, 3, 3])
+    seen: list[torch.Tensor] = []
+
+    def hook(gradient: torch.Tensor) -> torch.Tensor:
+        changed = gradient + torch.ones(16)
+        seen.append(gradient)
+        return changed
+
+    def gradient() -> tuple[torch.Tensor, ...]:
         x = torch.arange(16.0, requires_grad=True)
         y = x * 2
-        (torch.relu(y) + torch.tanh(y) + y.square()).sum().backward()
+        y.register_hook(hook)
+        z = _Picks.apply(y, index)
+        out = torch.relu(y) + torch.tanh(y) + y.square() + y.sort().values
+        (out.sum() + z.sum() + y[index].sum() + y.gather(0, index).sum() + y.index_select(0, index).sum()).backward()
         assert x.grad is not None
-        return x.grad
+        return x.grad, seen.pop()
 
     plain = gradient()
     with MemoryMonitor("cpu"):
         watched = gradient()
-    assert torch.equal(plain, watched)
+    for one, other in zip(plain, watched, strict=True):
+        assert torch.equal(one, other)
