@@ -17,7 +17,7 @@ TABLE = "advice.toml"
 
 
 def advise(facts: ModelFacts, workload: Workload, usable_bytes: int) -> str | None:
-    """Changes on top of each other until the upper end of the band fits, with the bytes each saves; ``None`` for what is no training run."""
+    """Changes on top of each other until the upper end of the band fits, with the bytes each saves, as a sentence; ``None`` for what is no training run."""
     if workload.mode != "train":
         return None
     here = estimate(facts, workload)
@@ -26,13 +26,18 @@ def advise(facts: ModelFacts, workload: Workload, usable_bytes: int) -> str | No
     while here.high_bytes > usable_bytes or here.omitted:
         found = _first_that_saves(facts, workload, here, left)
         if found is None:
-            return f"does not fit even with {'; then '.join(said)}" if said else None
+            return f"it does not fit even with {_listed(said)}" if said else None
         change, workload, made = found
         left.remove(change)
         saved = format_bytes(here.total_bytes - made.total_bytes)
-        said.append(f"{change['name']} saves {saved} ({change['cost']}; {change['source']})")
+        said.append(f"{change['name']}, which saves {saved} ({change['cost']}; {change['source']})")
         here = made
-    return f"it fits with {'; then '.join(said)}: {format_bytes(here.total_bytes)}" if said else None
+    return f"it fits, with {format_bytes(here.total_bytes)}, after {_listed(said)}" if said else None
+
+
+def _listed(changes: list[str]) -> str:
+    """Changes in their order."""
+    return "; then ".join(changes)
 
 
 def _first_that_saves(

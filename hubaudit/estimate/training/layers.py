@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hubaudit.estimate.training.tensors import TOWERS
 from hubaudit.facts.loading import converts, loaded_groups
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 _MLP_ROLES = frozenset({"mlp", "expert", "shared_expert", "router"})
 #: What autocast makes 16-bit copies of.
 _CAST_KINDS = frozenset({"linear", "bias", "experts", "conv1d"})
-#: Towers beside the language model.
-_ELSEWHERE = frozenset({"vision", "audio"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +63,7 @@ def encoder_layers(facts: ModelFacts) -> int:
 
 
 def _is_of_encoder(group: TensorGroup) -> bool:
-    return "encoder." in group.pattern and group.role not in _ELSEWHERE
+    return "encoder." in group.pattern and group.role not in TOWERS
 
 
 def _routed(facts: ModelFacts, layers: int) -> frozenset[int]:
@@ -86,7 +85,7 @@ def _weights(facts: ModelFacts, layers: int, encoder: int) -> list[dict[str, int
         for _ in range(encoder + layers)
     ]
     for group in loaded_groups(facts):
-        if "*" not in group.pattern or group.role in _ELSEWHERE or not group.parameters:
+        if "*" not in group.pattern or group.role in TOWERS or not group.parameters:
             continue
         start, length = (0, encoder) if encoder and _is_of_encoder(group) else (encoder, layers)
         for at, number in _shares(group, length):

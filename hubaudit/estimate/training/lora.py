@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hubaudit.data import table
 from hubaudit.errors import UsageError
 from hubaudit.estimate.component import component, given
-from hubaudit.estimate.training.tensors import Trained, elements_of, trained_as
+from hubaudit.estimate.training.tensors import TOWERS, Trained, elements_of, trained_as
 from hubaudit.facts.loading import loaded_groups
 
 if TYPE_CHECKING:
@@ -112,11 +112,11 @@ def trained_tensors(facts: ModelFacts, adapters: Adapters) -> tuple[Trained, ...
     made = _of_experts(facts, adapters)
     for group in adapted_groups(facts, adapters):
         rows, columns = group.logical_shape or group.shape
-        made.append(Trained(role="adapter", shape=(rank, columns), count=group.count))
-        made.append(Trained(role="adapter", shape=(rows, rank), count=group.count))
+        shapes: list[tuple[int, ...]] = [(rank, columns), (rows, rank)]
         if adapters.variant == "dora":
-            outputs = columns if facts.model_type in _CONV1D else rows
-            made.append(Trained(role="adapter", shape=(outputs,), count=group.count))
+            shapes.append((columns,) if facts.model_type in _CONV1D else (rows,))
+        in_tower = group.role in TOWERS
+        made += [Trained(role="adapter", shape=shape, count=group.count, in_tower=in_tower) for shape in shapes]
     return tuple(made)
 
 

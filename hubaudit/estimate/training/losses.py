@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from hubaudit.estimate.component import Input
     from hubaudit.estimate.training.block import Block, Flow
+    from hubaudit.types import ModelFacts
 
 _FLOAT = 4
 _ELEMENT = ("tokens", "vocab_size")
@@ -37,6 +38,14 @@ class Loss:
     kept: Amount
     backward: Amount
     source: str
+
+
+def predicts_tokens(facts: ModelFacts) -> bool:
+    """Whether the model ends in a distribution over its vocabulary."""
+    name = facts.architecture or ""
+    return facts.family == "decoder" or name.endswith(
+        ("ForMaskedLM", "LMHeadModel", "ForPreTraining", "ForConditionalGeneration")
+    )
 
 
 def loss_of(name: str, block: Block, flow: Flow, *, trains_head: bool) -> Loss:

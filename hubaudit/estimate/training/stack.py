@@ -11,7 +11,7 @@ from hubaudit.estimate.training.amounts import Amount, total
 from hubaudit.estimate.training.block import Block, Flow, block_of, dimensions, flow_of, kernel_of
 from hubaudit.estimate.training.layers import Layer, layers_of
 from hubaudit.estimate.training.lora import adapted_outputs, targets_of
-from hubaudit.estimate.training.losses import Loss, chunk_tokens, loss_of
+from hubaudit.estimate.training.losses import Loss, chunk_tokens, loss_of, predicts_tokens
 from hubaudit.estimate.training.mixers import terms
 from hubaudit.facts.loading import loaded_groups
 
@@ -171,7 +171,7 @@ def stack_of(facts: ModelFacts, setting: TrainSetting) -> Stack | str:
         around=_around(block, flow),
         between=norm_saved(block, flow) + terms(block.between, flow) if block.between else Amount(),
         unkept=_unkept(block, flow, setting),
-        loss=loss_of(setting.loss, block, flow, trains_head=flow.is_trained) if _has_logits(facts) else None,
+        loss=loss_of(setting.loss, block, flow, trains_head=flow.is_trained) if predicts_tokens(facts) else None,
         cast_elements=_cast_elements(facts, setting),
         head_elements=_head_elements(facts),
         largest_matrix=inputs["largest_matrix"].value,
@@ -203,14 +203,6 @@ def _kind(
 
 def _has_shared_mlp(facts: ModelFacts) -> bool:
     return any(group.role == "shared_expert" for group in loaded_groups(facts))
-
-
-def _has_logits(facts: ModelFacts) -> bool:
-    """Whether the model ends in a distribution over its vocabulary."""
-    name = facts.architecture or ""
-    return facts.family == "decoder" or name.endswith(
-        ("ForMaskedLM", "LMHeadModel", "ForPreTraining", "ForConditionalGeneration")
-    )
 
 
 def _unkept(block: Block, flow: Flow, setting: TrainSetting) -> Amount:

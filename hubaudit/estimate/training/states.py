@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from hubaudit.estimate.component import component, given
 from hubaudit.estimate.quantized_weights import split, weights_quantized
 from hubaudit.estimate.training.lora import adapter_component, saved_whole, trained_tensors
+from hubaudit.estimate.training.losses import predicts_tokens
 from hubaudit.estimate.training.optimizers import state_component, step_bytes
-from hubaudit.estimate.training.tensors import elements_of, whole_model
+from hubaudit.estimate.training.tensors import elements_of, reached_by_text, whole_model
 from hubaudit.estimate.weights import weights_in
 from hubaudit.facts.loading import converts, loaded_groups
 
@@ -27,7 +28,7 @@ _ADAPTER_BITS = 32
 class Standing:
     """Components that live on, and the tensors that are trained.
 
-    ``gradients`` is all of them at once, as after a backward pass; ``own_bits`` the width of what the optimizer updates; ``largest_unit_bytes``
+    ``trained`` are those that get gradients, and with them states. ``gradients`` is all of them at once, as after a backward pass; ``own_bits`` the width of what the optimizer updates; ``largest_unit_bytes``
     what is whole at once where parameters are divided: two layers, embeddings and head.
     """
 
@@ -69,10 +70,13 @@ def standing(facts: ModelFacts, setting: TrainSetting) -> Standing | None:
         trained = trained_tensors(facts, setting.adapters) + saved_whole(facts, setting.adapters)
         recipe_bits = (_ADAPTER_BITS, _ADAPTER_BITS)
         setting = replace(setting, recipe=_adapter_recipe(setting))
+    master = master_of(trained, setting)
+    if not takes_all(facts, setting):
+        trained = reached_by_text(trained)
     return Standing(
         weights=weights,
         adapters=adapter_component(facts, setting),
-        master=master_of(trained, setting),
+        master=master,
         gradients=gradients_of(trained, setting),
         states=states_of(trained, setting),
         trained=trained,
@@ -80,6 +84,14 @@ def standing(facts: ModelFacts, setting: TrainSetting) -> Standing | None:
         own_bits=recipe_bits[1],
         largest_unit_bytes=_unit_bytes(facts, weights),
     )
+
+
+def takes_all(facts: ModelFacts, setting: TrainSetting) -> bool:
+    """Whether every trainable parameter has a gradient and states, reached by the loss of tokens or not.
+
+    What keeps a master copy or divides states lays them out before the first step.
+    """
+    return bool(setting.recipe.master_bits or setting.sharing.zero) or not predicts_tokens(facts)
 
 
 def _unit_bytes(facts: ModelFacts, weights: Component) -> int:

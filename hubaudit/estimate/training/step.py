@@ -17,12 +17,13 @@ from hubaudit.estimate.training.setting import Sharing, TrainSetting, settle_tra
 from hubaudit.estimate.training.sharding import Shares, shared, shares_of
 from hubaudit.estimate.training.stack import Stack, stack_of
 from hubaudit.estimate.training.stages import stage_shares
-from hubaudit.estimate.training.states import Standing, standing, update_temporaries
+from hubaudit.estimate.training.states import Standing, standing, takes_all, update_temporaries
+from hubaudit.estimate.training.tensors import elements_of, whole_model
 from hubaudit.estimate.training.textbook import SOURCE as TEXTBOOK
 from hubaudit.estimate.training.textbook import textbook_activations
 from hubaudit.facts.loading import unread_packing
 from hubaudit.types import Estimate, Omission
-from hubaudit.units import format_bytes
+from hubaudit.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,7 +76,7 @@ def _of_stage(facts: ModelFacts, setting: TrainSetting, stage: int) -> Estimate:
         return _moments_under(facts, held, stack, setting, other)
 
     omitted = (Omission(id="activations", reason=stack),) if isinstance(stack, str) else ()
-    said = (*setting.assumptions, *_said(stack, setting), *_offloaded(shares))
+    said = (*setting.assumptions, *_said(stack, setting), *_untouched(facts, setting), *_offloaded(shares))
     made = estimate_at_worst(moments_under(shares), assumptions=(*said, *_ranks(sharing, stage)), omitted=omitted)
     return replace(made, stages=tuple(stage_shares(shares, moments_under)))
 
@@ -106,6 +107,14 @@ def _ranks(sharing: Sharing, stage: int) -> Iterator[str]:
 def _offloaded(shares: Shares) -> Iterator[str]:
     if shares.offload:
         yield "what is offloaded takes as much host memory or disk, and time for the way there and back"
+
+
+def _untouched(facts: ModelFacts, setting: TrainSetting) -> Iterator[str]:
+    """What gets no gradient, as nothing goes through it."""
+    towers = [one for one in whole_model(facts) if one.in_tower]
+    if towers and not takes_all(facts, setting):
+        count = format_count(elements_of(tuple(towers)))
+        yield f"text alone: the {count} parameters that images or sound would go through get no gradients, and so no optimizer states"
 
 
 def _said(stack: Stack | str, setting: TrainSetting) -> Iterator[str]:

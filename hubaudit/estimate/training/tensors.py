@@ -11,18 +11,24 @@ from hubaudit.facts.loading import converts, loaded_groups
 if TYPE_CHECKING:
     from hubaudit.types import ModelFacts, TensorGroup
 
+#: Towers beside a language model.
+TOWERS = frozenset({"vision", "audio"})
 #: Roles whose matrices low-rank and orthogonalizing optimizers leave alone: they take those of attention and MLP.
 _HIDDEN_ROLES = frozenset({"attention", "mlp", "shared_expert", "state_space"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trained:
-    """``count`` trainable tensors of one shape; ``role`` is that of roles.toml, or ``adapter``. ``in_layers``: numbered, one for a layer or more."""
+    """``count`` trainable tensors of one shape; ``role`` is that of roles.toml, or ``adapter``. ``in_layers``: numbered, one for a layer or more.
+
+    ``in_tower``: of the part of a language model that images or sound go through.
+    """
 
     role: str
     shape: tuple[int, ...]
     count: int
     in_layers: bool = True
+    in_tower: bool = False
 
     @property
     def elements(self) -> int:
@@ -48,8 +54,20 @@ def whole_model(facts: ModelFacts) -> tuple[Trained, ...]:
 def trained_as(group: TensorGroup) -> Trained:
     """A group of stored tensors as trainable ones."""
     return Trained(
-        role=group.role, shape=group.logical_shape or group.shape, count=group.count, in_layers="*" in group.pattern
+        role=group.role,
+        shape=group.logical_shape or group.shape,
+        count=group.count,
+        in_layers="*" in group.pattern,
+        in_tower=group.role in TOWERS,
     )
+
+
+def reached_by_text(tensors: tuple[Trained, ...]) -> tuple[Trained, ...]:
+    """Those that get a gradient where tokens alone go through the model: all but towers, of a model that is more than towers.
+
+    torch's optimizers pass over a parameter whose ``.grad`` is None, so that it has no states either (torch 2.13.0 optim/adamw.py, ``_init_group``).
+    """
+    return tuple(tensor for tensor in tensors if not tensor.in_tower) or tensors
 
 
 def elements_of(tensors: tuple[Trained, ...]) -> int:

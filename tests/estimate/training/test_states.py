@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hubaudit.errors import UsageError
+from hubaudit.estimate.modes import estimate
 from hubaudit.estimate.training.optimizers import optimizer_named, optimizer_names, state_component, step_bytes
 from hubaudit.estimate.training.recipes import recipe_named, recipe_names
 from hubaudit.estimate.training.setting import TrainSetting, settle_training
 from hubaudit.estimate.training.states import standing
 from hubaudit.estimate.training.tensors import Trained, whole_model
+from hubaudit.facts.loading import loaded_groups
 from hubaudit.facts.model import understand
 from hubaudit.types import Component, ModelFacts, Workload
 
@@ -81,6 +83,21 @@ def test_recipes_add_up_to_what_people_quote(name: str) -> None:
 def test_tensors_of_a_real_model_are_all_trained() -> None:
     """Full fine-tuning of Qwen2-0.5B in pure bf16 holds 8 bytes for each of its 494,032,768 parameters."""
     assert sum(sizes(facts_of("qwen2-0.5b-instruct")).values()) == 8 * 494_032_768
+
+
+@pytest.mark.parametrize(("name", "tower"), [("gemma-3-4b-it", 419_816_304), ("qwen2.5-vl-7b-instruct", 676_550_144)])
+def test_a_tower_that_nothing_goes_through_has_no_gradients(name: str, tower: int) -> None:
+    """Text alone: 8 bytes a parameter but for the vision tower, which keeps its weights; a master copy and ZeRO are laid out for all of them."""
+    facts = facts_of(name)
+    everything = sum(group.parameters or 0 for group in loaded_groups(facts))
+    held = sizes(facts)
+    assert held["gradients"] == 2 * (everything - tower)
+    assert held["optimizer"] == 4 * (everything - tower)
+    assert held["weights"] == 2 * everything
+    assert sizes(facts, recipe="mixed-16")["optimizer"] == 8 * everything
+    assert sizes(facts, zero=1)["optimizer"] == 4 * everything
+    said = [one for one in estimate(facts, Workload(mode="train", recipe="bf16")).assumptions if "text alone" in one]
+    assert len(said) == 1
 
 
 def test_embeddings_keep_32_bit_states_under_8_bit_optimizers() -> None:
