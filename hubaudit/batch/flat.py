@@ -63,7 +63,13 @@ def audit_cells(audit: dict[str, Any]) -> dict[str, Any]:
     if estimate is None:
         return cells | {"error_kind": audit["error"]["kind"], "error": audit["error"]["message"]}
     sizes = {f"{part['id']}_bytes": part["bytes"] for part in estimate["components"] if part["id"] in _PARTS}
-    return cells | sizes | {name: estimate[name] for name in ("total_bytes", "low_bytes", "high_bytes")}
+    totals = {name: estimate[name] for name in ("total_bytes", "low_bytes", "high_bytes")}
+    return cells | sizes | totals | {"omitted": omitted_words(estimate)}
+
+
+def omitted_words(estimate: dict[str, Any]) -> str | None:
+    """What the total lacks, by component; ``None`` where it is whole."""
+    return "; ".join(part["id"] for part in estimate.get("omitted", ())) or None
 
 
 def fit_cells(audit: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

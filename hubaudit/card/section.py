@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from hubaudit.formats.card_text import BEGIN, END
 from hubaudit.report.phrases import fit_cells, note_of, plan_line, workload_line
 from hubaudit.report.tabular import table
+from hubaudit.report.totals import least, total_band, total_of
 from hubaudit.units import format_bytes, format_count
 
 if TYPE_CHECKING:
@@ -58,13 +59,14 @@ def _parameters(report: Report) -> Iterator[str]:
 def _precisions(report: Report) -> Iterator[str]:
     """The weights and the whole need at each precision; where nothing can be loaded another way, as they are."""
     estimate = report.estimate
-    yield f"Inference, {workload_line(report.workload)}: {format_bytes(estimate.total_bytes)} ({format_bytes(estimate.low_bytes)} - {format_bytes(estimate.high_bytes)})."
+    band = total_band(estimate)
+    yield f"Inference, {workload_line(report.workload)}: {total_of(estimate)}{f' ({band})' if band else ''}."
     if report.variants:
         yield ""
         yield from table(
             ("weights in", "weights", "whole need"),
             [
-                (one.quant or one.dtype, format_bytes(one.weights_bytes), format_bytes(one.total_bytes))
+                (one.quant or one.dtype, format_bytes(one.weights_bytes), least(one.total_bytes, estimate))
                 for one in report.variants
             ],
         )
@@ -105,8 +107,8 @@ def _training(training: Sequence[tuple[str, Report]]) -> Iterator[str]:
         [
             (
                 name,
-                ("at least " if report.estimate.omitted else "") + format_bytes(report.estimate.total_bytes),
-                f"{format_bytes(report.estimate.low_bytes)} - {format_bytes(report.estimate.high_bytes)}",
+                total_of(report.estimate),
+                total_band(report.estimate),
             )
             for name, report in training
         ],

@@ -6,7 +6,8 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from hubaudit.report.phrases import clean
-from hubaudit.units import format_bytes, format_count
+from hubaudit.report.totals import total_of
+from hubaudit.units import format_count
 
 if TYPE_CHECKING:
     from hubaudit.types import Report
@@ -39,7 +40,11 @@ def _words(report: Report, kind: str) -> tuple[str, str, str]:
         )
     if kind == "memory":
         at = report.workload.quant or report.workload.dtype or "as stored"
-        return f"memory ({report.workload.mode}, {at})", format_bytes(report.estimate.total_bytes), _BLUE
+        return (
+            f"memory ({report.workload.mode}, {at})",
+            total_of(report.estimate),
+            _GREY if report.estimate.omitted else _BLUE,
+        )
     if not report.fit:
         raise ValueError("no device was named")
     fit = report.fit[0]

@@ -44,7 +44,8 @@ def _device(report: Report, fit: Fit, parts: Sequence[tuple[Category, int]]) -> 
     own = parts if sum(size for _, size in parts) == used else (("Parameter", used),)
     drawn = _stack(own, sum(size for _, size in own), cells)
     drawn = drawn[:-1] + _TOO_MUCH if used > usable else drawn + _FREE * (_WIDTH - cells)
-    return f"{name:<{_NAME}} {drawn} {used * 100 // usable} %"
+    share = f"{used * 100 // usable} %"
+    return f"{name:<{_NAME}} {drawn} {f'at least {share}' if report.estimate.omitted else share}"
 
 
 def _stack(parts: Sequence[tuple[Category, int]], total: int, cells: int) -> str:

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from hubaudit.report.totals import total_of
 from hubaudit.units import format_bytes
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _layout(facts: ModelFacts) -> str | None:
 
 def _memory(report: Report) -> dict[str, str]:
     parts = {part.id: format_bytes(part.bytes) for part in report.estimate.components}
-    return parts | {"total": format_bytes(report.estimate.total_bytes)}
+    return parts | {"total": total_of(report.estimate)}
 
 
 def _configs(snapshot: RepoSnapshot) -> dict[str, str]:

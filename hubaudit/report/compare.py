@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hubaudit.report.changes import Change, changes
 from hubaudit.report.phrases import clean, fit_cells, plan_line
 from hubaudit.report.tabular import escaped, table
+from hubaudit.report.totals import total_of
 from hubaudit.report.wire import error_to_wire, head, to_wire
 from hubaudit.units import format_bytes, format_count
 
@@ -117,7 +118,7 @@ def _sections(one: Compared) -> tuple[dict[str, str], ...]:
         {},
         _fact_cells(report.facts),
         {part.id.replace("_", " "): format_bytes(part.bytes) for part in made.components},
-        {"total": format_bytes(made.total_bytes), "total, at most": format_bytes(made.high_bytes)},
+        {"total": total_of(made), "total, at most": "" if made.omitted else format_bytes(made.high_bytes)},
         _fit_cells(report),
         {"findings": str(len(report.findings))},
     )

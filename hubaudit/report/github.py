@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from hubaudit.report.phrases import FIT_HEAD, clean, fit_cells, title, workload_line
 from hubaudit.report.sarif import file_of
 from hubaudit.report.tabular import error_to_markdown, escaped, table
+from hubaudit.report.totals import total_band, total_of
 from hubaudit.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hubaudit.errors import HubauditError
-    from hubaudit.types import Estimate, Report
+    from hubaudit.types import Estimate, Fit, Report
 
 _COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
 _RANK = {"error": 0, "warning": 1, "notice": 2}
@@ -69,8 +70,7 @@ def _annotations(results: Sequence[Report | tuple[str, HubauditError]]) -> Itera
             continue
         for fit in result.fit:
             if fit.verdict in ("no", "unknown"):
-                words = f"{result.subject.repo_id} on {fit.hardware.name}: {fit.verdict}, {format_bytes(fit.headroom_bytes)} left"
-                yield "warning", command("warning", {"title": "hubaudit: does not fit"}, words)
+                yield "warning", _does_not_fit(result.subject.repo_id, fit)
         for finding in result.findings:
             kind = _COMMANDS[finding.severity]
             properties = {"file": file_of(finding, result.subject)} if result.subject.source == "local" else {}
@@ -84,6 +84,14 @@ def _annotations(results: Sequence[Report | tuple[str, HubauditError]]) -> Itera
                     f"{result.subject.repo_id}: {finding.message} ({finding.help})",
                 ),
             )
+
+
+def _does_not_fit(name: str, fit: Fit) -> str:
+    if fit.verdict == "no":
+        words = f"{name} on {fit.hardware.name}: no, {format_bytes(fit.headroom_bytes)} left"
+        return command("warning", {"title": "hubaudit: does not fit"}, words)
+    words = f"{name} on {fit.hardware.name}: unknown" + (f", {fit.reason}" if fit.reason else "")
+    return command("warning", {"title": "hubaudit: not known whether it fits"}, words)
 
 
 def command(kind: str, properties: dict[str, str], message: str) -> str:
@@ -107,8 +115,8 @@ def _row(report: Report) -> tuple[str, ...]:
         title(report),
         "unknown" if count is None else format_count(count.total),
         "unknown" if weights is None else format_bytes(weights),
-        format_bytes(estimate.total_bytes),
-        f"{format_bytes(estimate.low_bytes)} – {format_bytes(estimate.high_bytes)}",
+        total_of(estimate),
+        total_band(estimate) or "–",
         ", ".join(f"{fit.hardware.name}: {fit.verdict}" for fit in report.fit) or "–",
     )
 

@@ -18,7 +18,6 @@ from hubaudit.report.phrases import (
     FIT_HEAD,
     PHASES_HEAD,
     STAGE_HEAD,
-    band,
     clean,
     device_rows,
     fit_cells,
@@ -34,6 +33,7 @@ from hubaudit.report.phrases import (
     title,
     workload_line,
 )
+from hubaudit.report.totals import least, total_band, total_of
 from hubaudit.units import format_bytes
 
 if TYPE_CHECKING:
@@ -134,9 +134,9 @@ def _components(report: Report) -> Table:
     estimate = report.estimate
     table.add_row(
         Text("total", style="bold"),
-        Text(format_bytes(estimate.total_bytes), style="bold"),
+        Text(total_of(estimate), style="bold"),
         "",
-        band(estimate.low_bytes, estimate.high_bytes),
+        total_band(estimate),
     )
     return table
 
@@ -192,7 +192,7 @@ def _variants(report: Report) -> Table:
             name,
             format_bytes(variant.plain_bytes),
             format_bytes(variant.weights_bytes),
-            format_bytes(variant.total_bytes),
+            least(variant.total_bytes, report.estimate),
         )
     return table
 

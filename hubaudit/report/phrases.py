@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from hubaudit.report.stages import verdict_on
+from hubaudit.report.totals import least
 from hubaudit.units import format_bytes, format_count, format_gib
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ PHASES_HEAD = {"train": "Phases of a step", "infer": "Phases of a run", "kv": "P
 def phase_rows(estimate: Estimate) -> list[tuple[str, str, str]]:
     """Every phase of a step with the bytes alive at its worst moment; the worst of all is marked."""
     return [
-        (phase.name, format_bytes(phase.bytes), "peak" if phase.name == estimate.peak_phase else "")
+        (phase.name, least(phase.bytes, estimate), "peak" if phase.name == estimate.peak_phase else "")
         for phase in estimate.phases
     ]
 
@@ -255,7 +256,7 @@ def fit_cells(fit: Fit) -> tuple[str, ...]:
         _devices(fit),
         format_bytes(fit.hardware.usable_bytes),
         fit.verdict,
-        format_bytes(fit.headroom_bytes),
+        "unknown" if fit.verdict == "unknown" else format_bytes(fit.headroom_bytes),
         _most(fit.max_batch, fit),
         _most(fit.max_context, fit),
     )

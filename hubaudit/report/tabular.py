@@ -12,7 +12,6 @@ from hubaudit.report.phrases import (
     FIT_HEAD,
     PHASES_HEAD,
     STAGE_HEAD,
-    band,
     clean,
     device_rows,
     fit_cells,
@@ -27,6 +26,7 @@ from hubaudit.report.phrases import (
     title,
     workload_line,
 )
+from hubaudit.report.totals import least, total_band, total_of
 from hubaudit.units import format_bytes
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 COLUMNS = (
     "repo_id", "commit", "architecture", "model_type", "parameters", "active_parameters", "layers", "hidden_size", "attention_heads",
     "kv_heads", "head_dim", "vocab_size", "max_positions", "dtype", "quantization", "format", "file_bytes", "resident_bytes", "mode",
-    "batch_size", "prompt_tokens", "new_tokens", "weights_bytes", "kv_cache_bytes", "total_bytes", "low_bytes", "high_bytes", "fit",
-    "findings", "error",
+    "batch_size", "prompt_tokens", "new_tokens", "weights_bytes", "kv_cache_bytes", "total_bytes", "low_bytes", "high_bytes", "omitted",
+    "fit", "findings", "error",
 )  # fmt: skip
 #: What spreadsheets take for the start of a formula.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -73,9 +73,9 @@ def to_markdown(report: Report) -> str:
         + [
             (
                 "**total**",
-                f"**{format_bytes(report.estimate.total_bytes)}**",
+                f"**{total_of(report.estimate)}**",
                 "",
-                band(report.estimate.low_bytes, report.estimate.high_bytes),
+                total_band(report.estimate),
             )
         ],
     )
@@ -102,7 +102,7 @@ def to_markdown(report: Report) -> str:
                     variant.quant or variant.dtype,
                     format_bytes(variant.plain_bytes),
                     format_bytes(variant.weights_bytes),
-                    format_bytes(variant.total_bytes),
+                    least(variant.total_bytes, report.estimate),
                 )
                 for variant in report.variants
             ],
@@ -163,6 +163,7 @@ def _values(report: Report) -> dict[str, object]:
         "total_bytes": estimate.total_bytes,
         "low_bytes": estimate.low_bytes,
         "high_bytes": estimate.high_bytes,
+        "omitted": "; ".join(part.id for part in estimate.omitted) or None,
         "fit": "; ".join(f"{fit_cells(fit)[0]}: {fit.verdict}" for fit in report.fit) or None,
         "findings": len(report.findings),
     }

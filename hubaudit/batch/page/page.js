@@ -49,6 +49,8 @@
 
   const audit = (row) => row[at.audits][Number(asked.w)] || null;
   const total = (row) => { const one = audit(row); return one && one.total !== undefined ? one.total : null; };
+  // A sum that had to leave something out is a least.
+  const least = (one, text) => (one && one.omitted ? `at least ${text}` : text);
   const part = (row, id) => {
     const one = audit(row);
     const found = one && one.parts ? one.parts.find((entry) => word(entry[0]) === id) : undefined;
@@ -158,7 +160,7 @@
     if (column.verdict) {
       if (value) {
         const mark = element("span", value.verdict === "unknown" ? "?" : value.verdict, `verdict ${value.verdict}`);
-        mark.title = value.headroom >= 0 ? `${bytes(value.headroom)} left` : `${bytes(-value.headroom)} too much`;
+        mark.title = room(value);
         cell.append(mark);
       }
     } else if (column.id === "name") {
@@ -167,7 +169,7 @@
       cell.append(button);
       cell.title = value;
     } else {
-      cell.textContent = column.text(value);
+      cell.textContent = column.id === "total" && value !== null ? least(audit(row), column.text(value)) : column.text(value);
       if (column.id === "state" && value !== "audited") { cell.className = "failed"; cell.title = row[at.error] || ""; }
     }
     return cell;
@@ -263,6 +265,11 @@
     return box;
   }
 
+  function room(entry) {
+    if (entry.verdict === "unknown") return entry.reason || "";
+    return entry.headroom < 0 ? `${bytes(-entry.headroom)} too much` : `${bytes(entry.headroom)} left`;
+  }
+
   function fitTable(one) {
     const table = element("table");
     one.fit.forEach((entry, place) => {
@@ -271,8 +278,7 @@
       const verdict = element("td");
       verdict.append(element("span", entry.verdict, `verdict ${entry.verdict}`));
       const most = entry.batch ? `batch up to ${plain(entry.batch)}, context up to ${plain(entry.context)}` : "";
-      const room = entry.headroom < 0 ? `${bytes(-entry.headroom)} too much` : `${bytes(entry.headroom)} left`;
-      line.append(element("td", data.devices[place]), verdict, element("td", room), element("td", most), element("td", entry.reason));
+      line.append(element("td", data.devices[place]), verdict, element("td", room(entry)), element("td", most), element("td", entry.verdict === "unknown" ? "" : entry.reason));
       table.append(line);
     });
     return table;
@@ -297,8 +303,9 @@
     const one = audit(row);
     if (one && one.error) parts.push(element("h3", data.workloads[Number(asked.w)]), element("p", one.error));
     if (one && one.parts) {
-      const spread = one.low === one.high ? "" : ` (${bytes(one.low)} – ${bytes(one.high)})`;
-      parts.push(element("h3", `${data.workloads[Number(asked.w)]}: ${bytes(one.total)}${spread}`), element("p", one.said, "soft"));
+      const spread = one.omitted || one.low === one.high ? "" : ` (${bytes(one.low)} – ${bytes(one.high)})`;
+      parts.push(element("h3", `${data.workloads[Number(asked.w)]}: ${least(one, bytes(one.total))}${spread}`), element("p", one.said, "soft"));
+      if (one.omitted) parts.push(element("p", `not in it: ${one.omitted}`));
       if (one.fit.some(Boolean)) parts.push(fitTable(one));
       parts.push(...one.parts.map(explained));
     }

@@ -15,6 +15,7 @@ NAME = "models.csv"
 _COLUMNS = (
     "name", "repo_id", "commit", "state", "parameters", "active_parameters", *FACTS, "quantization",
     *(f"workload_{name}" for name in WORKLOAD), "weights_bytes", "kv_cache_bytes", "total_bytes", "low_bytes", "high_bytes",
+    "omitted",
 )  # fmt: skip
 _LAST = ("findings", "errors", "error_kind", "error", "audited_at")
 

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import IO, TYPE_CHECKING, Any
 
 from hubaudit._version import __version__
-from hubaudit.batch.flat import WORKLOAD, device_names, fit_cells, model_cells, workload_words
+from hubaudit.batch.flat import WORKLOAD, device_names, fit_cells, model_cells, omitted_words, workload_words
 from hubaudit.report.phrases import clean
 from hubaudit.types import Workload
 
@@ -93,6 +93,7 @@ class HtmlSink:
         estimate, fits = audit["estimate"], dict(fit_cells(audit))
         return {
             "total": estimate["total_bytes"],
+            "omitted": omitted_words(estimate),
             "low": estimate["low_bytes"],
             "high": estimate["high_bytes"],
             "said": clean(_said(audit["workload"])),

@@ -46,7 +46,7 @@ class MarkdownSink:
             sizes = (
                 _size(made.get("weights_bytes")),
                 _size(made.get("kv_cache_bytes")),
-                _size(made.get("total_bytes")) or made["error"],
+                _total(made),
             )
             table.write(_line((*known, *sizes), [verdicts.get(name, "") for name in self._devices]))
 
@@ -89,6 +89,12 @@ def _line(cells: Iterable[str], marks: Iterable[str] = ()) -> str:
 
 def _size(number: int | None) -> str:
     return "" if number is None else format_bytes(number)
+
+
+def _total(made: dict[str, Any]) -> str:
+    """The whole need, the least that it can be, or why neither is known."""
+    size = _size(made.get("total_bytes"))
+    return f"at least {size}" if size and made["omitted"] else size or made["error"]
 
 
 def _count(number: int | None) -> str:

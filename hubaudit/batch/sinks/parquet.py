@@ -114,7 +114,12 @@ def _estimates_schema(arrow: Any) -> Any:
         (f"workload_{name}", arrow.int64() if name in _WORKLOAD_NUMBERS else arrow.string()) for name in WORKLOAD
     ]
     sizes = [(name, arrow.int64()) for name in _SIZES]
-    nested = [("error", arrow.string()), ("components", arrow.list_(component)), ("fit", arrow.list_(fit))]
+    nested = [
+        ("omitted", arrow.string()),
+        ("error", arrow.string()),
+        ("components", arrow.list_(component)),
+        ("fit", arrow.list_(fit)),
+    ]
     return arrow.schema([("name", arrow.string()), ("commit", arrow.string()), *workload, *sizes, *nested])
 
 
