@@ -104,7 +104,7 @@ def _groups(snapshot: RepoSnapshot, config: Config, base: ModelFacts | None) -> 
         is_whole = ".base_layer." in own or pattern_of(own) in of_base or _EMBEDDING.search(own) is not None
         return "replaces the base's" if is_whole and not is_copy(name) else None
 
-    groups = group_tensors(tensors, extra_of=extra_of)
+    groups = group_tensors(tensors, extras_of=lambda names: [extra_of(name) for name in names])
     return tuple(
         replace(group, role=ADAPTER, kind=group.kind if group.extra or is_copy(group.pattern) else TUNER)
         for group in groups

@@ -10,6 +10,8 @@ from hubaudit.facts.skeleton import describe
 from hubaudit.types import BuiltTensor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from hubaudit.facts.config_reader import ConfigReader
     from hubaudit.facts.packing import Held, Unpack
     from hubaudit.types import ModelFacts, ParameterCount, TensorInfo
@@ -48,9 +50,9 @@ class WithKnownShapes:
         fits = unpacked.parameters - prod(shape) in (0, 1)
         return unpacked._replace(parameters=prod(shape), shape=shape) if fits else unpacked
 
-    def is_told_by_kind(self, tensor: TensorInfo) -> bool:
-        """Another layer's weight may have another shape."""
-        return False
+    def told_apart(self, alike: Sequence[TensorInfo]) -> Iterable[tuple[Held, Sequence[TensorInfo]]]:
+        """Each alone: another layer's weight may have another shape."""
+        return [(self(tensor), (tensor,)) for tensor in alike]
 
 
 def is_built_so(facts: ModelFacts) -> bool:

@@ -16,7 +16,7 @@ from hubaudit.facts.tensors import count_parameters, group_tensors
 from hubaudit.types import Disagreement, MixtureOfExperts, ModelFacts, Quantization, Sourced, TensorGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from hubaudit.types import RepoSnapshot
 
@@ -79,18 +79,13 @@ def understand_gguf(snapshot: RepoSnapshot) -> ModelFacts:
 
 def _groups(snapshot: RepoSnapshot, layers: int | None) -> tuple[TensorGroup, ...]:
     tensors = [tensor for file in snapshot.weights for tensor in file.tensors]
-    groups = group_tensors(tensors, extra_of=_extra_of(layers))
-    return tuple(_as_gguf(group) for group in groups)
 
+    def extras_of(names: Sequence[str]) -> list[str | None]:
+        """Layers past the model's own predict further tokens; llama.cpp skips them unless it drafts with them (load_mtp)."""
+        blocks = map(_BLOCK.match, names)
+        return ["mtp" if block and layers is not None and int(block[1]) >= layers else None for block in blocks]
 
-def _extra_of(layers: int | None) -> Callable[[str], str | None]:
-    """Layers past the model's own predict further tokens; llama.cpp skips them unless it drafts with them (load_mtp)."""
-
-    def extra(name: str) -> str | None:
-        block = _BLOCK.match(name)
-        return "mtp" if block and layers is not None and int(block[1]) >= layers else None
-
-    return extra
+    return tuple(_as_gguf(group) for group in group_tensors(tensors, extras_of=extras_of))
 
 
 def _as_gguf(group: TensorGroup) -> TensorGroup:

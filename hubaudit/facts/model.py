@@ -118,10 +118,10 @@ def _weights(
     scheme, held_by = unpacker(tensors, declared, [file.metadata for file in snapshot.weights])
     if scheme is not None and scheme.method is not None and scheme.method.has_flat_containers and reader is not None:
         held_by = WithKnownShapes(held_by, reader)
-    names = (tensor.name for tensor in tensors)
-    extra_of = prediction_layers(names, layers=said.layers.value, extra_layers=said.extra_layers)
+    names = [tensor.name for tensor in tensors]
+    extras_of = prediction_layers(names, layers=said.layers.value, extra_layers=said.extra_layers)
     groups = mark_unbuilt(
-        group_tensors(tensors, extra_of=extra_of, held_by=held_by),
+        group_tensors(tensors, extras_of=extras_of, held_by=held_by),
         architecture=architecture,
         is_tied=said.tied_embeddings.value is True,
     )

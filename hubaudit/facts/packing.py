@@ -13,7 +13,7 @@ from hubaudit.facts.quantization import UNNAMED, Scheme, scheme_by_names
 from hubaudit.facts.quantizers import common_auxiliary, methods, plain_integers, scale_dtypes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hubaudit.facts.packing_torchao import Declared
     from hubaudit.facts.quantizers import Container, Method
@@ -51,8 +51,8 @@ class Unpack(Protocol):
     def __call__(self, tensor: TensorInfo, /) -> Held:
         """What ``tensor`` holds."""
 
-    def is_told_by_kind(self, tensor: TensorInfo, /) -> bool:
-        """Whether all tensors of its dtype, shape and name but for the numbers hold the same."""
+    def told_apart(self, alike: Sequence[TensorInfo], /) -> Iterable[tuple[Held, Sequence[TensorInfo]]]:
+        """Tensors of one dtype, one shape and one name but for the numbers, by what they hold."""
 
 
 class _Plainly:
@@ -65,8 +65,8 @@ class _Plainly:
     def __call__(self, tensor: TensorInfo) -> Held:
         return _plain(tensor.dtype, tensor.shape)
 
-    def is_told_by_kind(self, tensor: TensorInfo) -> bool:
-        return True
+    def told_apart(self, alike: Sequence[TensorInfo]) -> Iterable[tuple[Held, Sequence[TensorInfo]]]:
+        return ((self(alike[0]), alike),)
 
 
 PLAINLY: Unpack = _Plainly()
@@ -128,8 +128,8 @@ class _Unknown:
     def __call__(self, tensor: TensorInfo) -> Held:
         return self._held
 
-    def is_told_by_kind(self, tensor: TensorInfo) -> bool:
-        return True
+    def told_apart(self, alike: Sequence[TensorInfo]) -> Iterable[tuple[Held, Sequence[TensorInfo]]]:
+        return ((self._held, alike),)
 
 
 class _Unpacker:
@@ -145,17 +145,37 @@ class _Unpacker:
         self._auxiliary = common_auxiliary() + method.auxiliary
         self._alone: dict[tuple[str, tuple[int, ...], bool], Held] = {}
         consumed = tuple(ending for group in method.unbuilt_beside.values() for ending in group)
-        self._beside_endings = consumed + tuple(method.beside)
-        self._apart_endings = self._auxiliary + method.unbuilt + self._beside_endings
+        self._apart_endings = self._auxiliary + method.unbuilt + consumed + tuple(method.beside)
+        self._containers = [(ending, container) for ending, container in method.beside.items()] + [
+            (ending, container) for container, endings in method.unbuilt_beside.items() for ending in endings
+        ]
         self._rows = {
             dtype: tuple(row for row in method.containers if dtype in row.dtypes)
             for row in method.containers
             for dtype in row.dtypes
         }
 
-    def is_told_by_kind(self, tensor: TensorInfo) -> bool:
-        """Whether no other tensor has a say in it: names that are alike but for their numbers end alike."""
-        return tensor.dtype not in self._rows and not tensor.name.endswith(self._beside_endings)
+    def told_apart(self, alike: Sequence[TensorInfo]) -> Iterable[tuple[Held, Sequence[TensorInfo]]]:
+        """By what lies beside each; where a config or a header speaks of single modules, each alone. Alike but for numbers, they end alike."""
+        rows = self._rows.get(alike[0].dtype, ())
+        if self._scheme.by_module or self._scheme.by_pattern or any(row.layout == _DECLARED for row in rows):
+            return [(self(tensor), (tensor,)) for tensor in alike]
+        looked_for = [(row.ending, companion) for row in rows for companion in row.companions] + self._containers
+        by_companions: dict[tuple[object, ...], list[TensorInfo]] = {}
+        for tensor, *found in zip(alike, *self._companions(alike, looked_for), strict=True):
+            by_companions.setdefault(tuple(found), []).append(tensor)
+        return [(self(those[0]), those) for those in by_companions.values()]
+
+    def _companions(
+        self, alike: Sequence[TensorInfo], looked_for: Iterable[tuple[str, str]]
+    ) -> Iterator[list[tuple[str, tuple[int, ...]] | None]]:
+        """For each ending that these names have, and what may lie beside such a tensor: dtype and shape of what does, one for each tensor."""
+        for ending, companion in looked_for:
+            if alike[0].name.endswith(ending):
+                others = [
+                    self._names.get(tensor.name[: len(tensor.name) - len(ending)] + companion) for tensor in alike
+                ]
+                yield [None if other is None else (other.dtype, other.shape) for other in others]
 
     def __call__(self, tensor: TensorInfo) -> Held:
         if tensor.dtype in scale_dtypes():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from functools import cache
+from itertools import chain
 from typing import TYPE_CHECKING, TypeAlias
 
 from hubaudit.data import table
@@ -12,7 +13,7 @@ from hubaudit.facts.packing import PLAINLY, Held
 from hubaudit.types import ParameterCount, TensorGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hubaudit.facts.packing import Unpack
     from hubaudit.types import TensorInfo
@@ -27,6 +28,7 @@ _LIVE_BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 _ROUTED = "expert"
 _MAX_DIGITS = 9
 _DIGIT = re.compile("[0-9]")
+ExtrasOf: TypeAlias = "Callable[[Sequence[str]], Sequence[str | None]]"
 _Key: TypeAlias = "tuple[str, str, tuple[int, ...], Held, str | None]"
 
 
@@ -39,24 +41,21 @@ def pattern_of(name: str) -> str:
 def group_tensors(
     tensors: Iterable[TensorInfo],
     *,
-    extra_of: Callable[[str], str | None] = lambda _: None,
+    extras_of: ExtrasOf = lambda names: [None] * len(names),
     held_by: Unpack = PLAINLY,
 ) -> tuple[TensorGroup, ...]:
-    """Group tensors by pattern, dtype, shape, what they hold and by what ``extra_of(name)`` says; a name that comes twice counts once.
+    """Group tensors by pattern, dtype, shape, what they hold and by what ``extras_of(names)`` says; a name that comes twice counts once.
 
     Args:
         tensors: all tensors of all weight files.
-        extra_of: why a runtime does not build the tensor of that name, or ``None`` where it does.
+        extras_of: for each name why a runtime does not build the tensor, or ``None`` where it does.
         held_by: what one tensor holds; for quantized checkpoints that of :func:`hubaudit.facts.packing.unpacker`.
     """
-    found: dict[_Key, list[TensorInfo]] = {}
+    found: dict[_Key, list[Sequence[TensorInfo]]] = {}
     for alike in _alike_but_for_digits(tensors):
-        for key, those in _split(alike, extra_of, held_by):
-            found.setdefault(key, []).extend(those)
-    return tuple(
-        _group(*key, [tensor.name for tensor in those], sum(tensor.stored_bytes for tensor in those))
-        for key, those in found.items()
-    )
+        for key, those in _split(alike, extras_of, held_by):
+            found.setdefault(key, []).append(those)
+    return tuple(_group(*key, tuple(chain.from_iterable(parts))) for key, parts in found.items())
 
 
 def _alike_but_for_digits(tensors: Iterable[TensorInfo]) -> Iterable[list[TensorInfo]]:
@@ -64,11 +63,11 @@ def _alike_but_for_digits(tensors: Iterable[TensorInfo]) -> Iterable[list[Tensor
     seen: set[str] = set()
     found: dict[tuple[bytes, str, tuple[int, ...]], list[TensorInfo]] = {}
     for tensor in tensors:
-        name = tensor.name
+        name, dtype, shape, _ = tensor
         if name in seen:
             continue
         seen.add(name)
-        key = (name.encode("utf-8", "surrogatepass").translate(_TO_ZERO), tensor.dtype, tensor.shape)
+        key = (name.encode("utf-8", "surrogatepass").translate(_TO_ZERO), dtype, shape)
         alike = found.get(key)
         if alike is None:
             alike = found[key] = []
@@ -77,26 +76,35 @@ def _alike_but_for_digits(tensors: Iterable[TensorInfo]) -> Iterable[list[Tensor
 
 
 def _split(
-    alike: list[TensorInfo], extra_of: Callable[[str], str | None], held_by: Unpack
-) -> Iterator[tuple[_Key, list[TensorInfo]]]:
+    alike: list[TensorInfo], extras_of: ExtrasOf, held_by: Unpack
+) -> Iterator[tuple[_Key, Sequence[TensorInfo]]]:
     """Such a list by what still differs: digits that are no number of their own, what a tensor holds, and why it is not built."""
-    first = alike[0]
-    pattern, held = pattern_of(first.name), held_by(first)
-    extras = [extra_of(tensor.name) for tensor in alike]
-    has_one_pattern = _DIGIT.search(pattern) is None
-    if has_one_pattern and held_by.is_told_by_kind(first) and extras.count(extras[0]) == len(extras):
-        yield (pattern, first.dtype, first.shape, held, extras[0] or held.extra), alike
+    _, dtype, shape, _ = alike[0]
+    pattern = pattern_of(alike[0].name)
+    if _DIGIT.search(pattern) is not None:
+        for tensor, extra in zip(alike, extras_of([tensor.name for tensor in alike]), strict=True):
+            held = held_by(tensor)
+            yield (pattern_of(tensor.name), dtype, shape, held, extra or held.extra), (tensor,)
         return
-    for tensor, extra in zip(alike, extras, strict=True):
-        held = held_by(tensor)
-        own = pattern if has_one_pattern else pattern_of(tensor.name)
-        yield (own, first.dtype, first.shape, held, extra or held.extra), [tensor]
+    for held, those in held_by.told_apart(alike):
+        for extra, same in _by_extra(those, extras_of):
+            yield (pattern, dtype, shape, held, extra or held.extra), same
+
+
+def _by_extra(tensors: Sequence[TensorInfo], extras_of: ExtrasOf) -> Iterable[tuple[str | None, Sequence[TensorInfo]]]:
+    extras = extras_of([tensor.name for tensor in tensors])
+    if extras.count(extras[0]) == len(extras):
+        return ((extras[0], tensors),)
+    found: dict[str | None, list[TensorInfo]] = {}
+    for extra, tensor in zip(extras, tensors, strict=True):
+        found.setdefault(extra, []).append(tensor)
+    return found.items()
 
 
 def _group(
-    pattern: str, dtype: str, shape: tuple[int, ...], held: Held, extra: str | None, names: list[str], stored_bytes: int
+    pattern: str, dtype: str, shape: tuple[int, ...], held: Held, extra: str | None, tensors: Sequence[TensorInfo]
 ) -> TensorGroup:
-    count = len(names)
+    count = len(tensors)
     # A causal mask that older versions saved beside the projections bears the name of a bias; a bias has one dimension.
     is_mask = len(shape) == 4 and pattern.endswith((".attn.bias", ".attention.bias"))
     role = "buffer" if is_mask else role_of(pattern)
@@ -108,11 +116,11 @@ def _group(
         shape=shape,
         count=count,
         parameters=None if held.parameters is None else count * held.parameters,
-        stored_bytes=stored_bytes,
+        stored_bytes=sum([tensor.stored_bytes for tensor in tensors]),
         extra="buffer" if role == "buffer" and extra is None and not pattern.endswith(_LIVE_BUFFERS) else extra,
         logical_shape=held.shape,
         bits=held.bits,
-        numbers=_numbers(pattern, names),
+        numbers=_numbers(pattern, [tensor.name for tensor in tensors]),
     )
 
 
@@ -121,7 +129,10 @@ def _numbers(pattern: str, names: list[str]) -> tuple[tuple[int, int], ...]:
     start = pattern.find("*")
     if start < 0:
         return ()
-    written = Counter([name[start:].partition(".")[0] for name in names])
+    if start + 1 == len(pattern):
+        written = Counter([name[start:] for name in names])
+    else:
+        written = Counter([name[start : name.find(".", start)] for name in names])
     if any(len(digits) > _MAX_DIGITS or not digits.isdecimal() for digits in written):
         return ()
     return tuple(sorted((int(digits), count) for digits, count in written.items()))

@@ -31,8 +31,10 @@ _COPIES = re.compile(
 )
 
 
-def prediction_layers(names: Iterable[str], *, layers: int | None, extra_layers: int) -> Callable[[str], str | None]:
-    """A function from a tensor's name to ``"mtp"`` where it belongs to a multi-token-prediction layer, ``None`` elsewhere.
+def prediction_layers(
+    names: Iterable[str], *, layers: int | None, extra_layers: int
+) -> Callable[[Sequence[str]], Sequence[str | None]]:
+    """A function from tensors' names to ``"mtp"`` for each that belongs to a multi-token-prediction layer, ``None`` for others.
 
     Such are layers past the last where the config says that so many follow, and layers that hold what only such layers have. transformers 5.23
     does not build them (``_keys_to_ignore_on_load_unexpected`` of deepseek_v3, glm4_moe, glm_moe_dsa, hy_v3).
@@ -42,20 +44,20 @@ def prediction_layers(names: Iterable[str], *, layers: int | None, extra_layers:
         layers: how many layers the config says the language model has.
         extra_layers: how many prediction layers it says follow them.
     """
-    found = {match[0] for name in names if name.endswith(_JOINS) and (match := _LAYER.match(name))}
+    joins = [name for name in names if name.endswith(_JOINS)]
+    found = {match[0] for name in joins if (match := _LAYER.match(name))}
     said = set() if layers is None else {str(layers + index) for index in range(min(extra_layers, _MAX_EXTRA_LAYERS))}
-    if not found and not said:
-        return lambda _: None
-
     numbers = said | {prefix.rstrip(".").rpartition(".")[2] for prefix in found}
     marks = tuple(f"layers.{number}." for number in numbers)
 
-    def why(name: str) -> str | None:
-        for mark in marks:  # almost every name is told by this alone, and models have 100,000 of them
-            if mark in name:
-                match = _LAYER.match(name)
-                return MTP if match is not None and (match[1] in said or match[0] in found) else None
-        return None
+    def why(names: Sequence[str]) -> Sequence[str | None]:
+        # almost every name is told by this alone, and models have 100,000 of them
+        likely = {name for mark in marks for name in names if mark in name}
+        return [MTP if name in likely and is_of_one(name) else None for name in names]
+
+    def is_of_one(name: str) -> bool:
+        match = _LAYER.match(name)
+        return match is not None and (match[1] in said or match[0] in found)
 
     return why
 

@@ -8,7 +8,9 @@ The format: 8 bytes little-endian header length, a JSON object ``{name: {dtype, 
 from __future__ import annotations
 
 import json
+from itertools import accumulate, chain
 from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from hubaudit.data.dtypes import bits_of
@@ -18,7 +20,7 @@ from hubaudit.formats.quoting import shown
 from hubaudit.types import TensorInfo, WeightFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from hubaudit.formats.source import ByteSource
     from hubaudit.types import Json
@@ -30,7 +32,6 @@ FIRST_READ_BYTES = 32 * 1024  # holds the whole header of almost every one-file 
 _MAX_DIMENSIONS = 64
 _LEAST_ENTRY_BYTES = len('"":{"dtype":"U8","shape":[],"data_offsets":[0,0]}')
 _OVER_COUNT = 2**63
-_INTEGERS = frozenset({int})
 _ENTRY_KEYS = frozenset({"dtype", "shape", "data_offsets"})
 
 
@@ -69,9 +70,55 @@ def check_header(
     Raises:
         MalformedFileError: an entry is not what the format says, or the tensors do not fill the data exactly.
     """
-    shapes = _Shapes(path)
-    spans = [_entry(name, entry, path, shapes) for name, entry in header.items() if name != "__metadata__"]
-    spans.sort()
+    entries = dict(header)
+    metadata = entries.pop("__metadata__", None)
+    kinds = _Kinds()
+    tensors = _at_once(entries, kinds) or _one_by_one(entries, path, kinds)
+    filled = sum(tensor.stored_bytes for tensor in tensors)
+    if data_bytes is not None and filled != data_bytes:
+        raise MalformedFileError(path, _size_mismatch(filled, data_bytes), is_cut_off=data_bytes < filled)
+    return tensors, _metadata(metadata, path)
+
+
+def _at_once(entries: Mapping[str, Any], kinds: _Kinds) -> tuple[TensorInfo, ...] | None:
+    """The tensors, each rule checked for all of them together, which takes half the time; ``None`` where one is broken or rare."""
+    try:
+        shapes = [entry["shape"] for entry in entries.values()]
+        offsets = [entry["data_offsets"] for entry in entries.values()]
+        found = [kinds[entry["dtype"], tuple(entry["shape"])] for entry in entries.values()]
+    except (KeyError, TypeError, ValueError):
+        return None
+    if not (_are_lists_of_integers(shapes) and _are_lists_of_integers(offsets) and all(map(str.isascii, entries))):
+        return None
+    tensors = [TensorInfo(name, *kind) for name, kind in zip(entries, found, strict=True)]
+    if not _fill(tensors, offsets):
+        order = sorted(range(len(tensors)), key=offsets.__getitem__)
+        tensors = [tensors[at] for at in order]
+        if not _fill(tensors, [offsets[at] for at in order]):
+            return None
+    return tuple(tensors)
+
+
+def _fill(tensors: list[TensorInfo], offsets: list[list[int]]) -> bool:
+    """Whether the tensors, in this order, lie end to end at these offsets."""
+    ends = list(accumulate([stored_bytes for _, _, _, stored_bytes in tensors]))
+    expected = [[start, end] for start, end in zip([0, *ends], ends, strict=False)]
+    return offsets == expected and sum(ends[-1:]) < _OVER_COUNT
+
+
+def _are_lists_of_integers(values: list[Any]) -> bool:
+    """Whether each is a list of integers; ``True`` and 1.0 are none, though they equal one."""
+    return set(map(type, values)) <= {list} and set(map(type, chain.from_iterable(values))) <= {int}
+
+
+def _is_list_of_integers(value: Json) -> TypeGuard[list[int]]:
+    return _are_lists_of_integers([value])
+
+
+def _one_by_one(entries: Mapping[str, Json], path: str, kinds: _Kinds) -> tuple[TensorInfo, ...]:
+    """The tensors, or what is wrong with the first that breaks a rule."""
+    spans = [_entry(name, entry, path, kinds) for name, entry in entries.items()]
+    spans.sort(key=itemgetter(0, 1))
     filled = 0
     for start, end, tensor in spans:
         if start != filled:
@@ -80,9 +127,7 @@ def check_header(
             )
             raise MalformedFileError(path, f"tensor {shown(tensor.name)}, at {start} in the data, {what}")
         filled = end
-    if data_bytes is not None and filled != data_bytes:
-        raise MalformedFileError(path, _size_mismatch(filled, data_bytes), is_cut_off=data_bytes < filled)
-    return tuple(tensor for _, _, tensor in spans), _metadata(header.get("__metadata__"), path)
+    return tuple(tensor for _, _, tensor in spans)
 
 
 def read_served_header(header: Mapping[str, Json], path: str, *, size_bytes: int | None) -> WeightFile:
@@ -155,68 +200,59 @@ def _no_number(constant: str) -> Json:
     raise ValueError(f"{constant} is no JSON")
 
 
-def _entry(name: str, entry: Any, path: str, shapes: _Shapes) -> tuple[int, int, TensorInfo]:
-    """Start, end and tensor. One like those before it takes the short way; one that is new, or breaks a rule, the long one, which says which."""
-    try:
-        dtype, shape, (start, end) = entry["dtype"], entry["shape"], entry["data_offsets"]
-        known = shapes.known.get((dtype, tuple(shape)))
-    except (KeyError, TypeError, ValueError):
-        known = None
-    if (
-        known is None
-        or not (_are_integers(shape) and type(start) is type(end) is int and 0 <= start <= end < _OVER_COUNT)
-        or known[2] != 8 * (end - start)
-        or not name.isascii()
-    ):
-        return _checked_entry(name, entry, path, shapes)
-    return start, end, TensorInfo(name, known[0], known[1], end - start)
-
-
-def _checked_entry(name: str, entry: Json, path: str, shapes: _Shapes) -> tuple[int, int, TensorInfo]:
+def _entry(name: str, entry: Json, path: str, kinds: _Kinds) -> tuple[int, int, TensorInfo]:
+    """Start, end and tensor."""
     if not isinstance(entry, dict) or not entry.keys() >= _ENTRY_KEYS:
         raise MalformedFileError(path, f"tensor {shown(name)} does not have dtype, shape and data_offsets")
     if not name.isascii() and not _is_unicode(name):
         raise MalformedFileError(path, f"tensor {shown(name)} has a name that is no Unicode")
-    offsets = entry["data_offsets"]
+    offsets, dtype, shape = entry["data_offsets"], entry["dtype"], entry["shape"]
     if not _is_span(offsets):
         raise MalformedFileError(path, f"tensor {shown(name)} has the impossible data_offsets {shown(offsets)}")
     start, end = offsets
-    dtype, shape, bits = shapes.checked(name, entry["dtype"], entry["shape"])
+    if not isinstance(dtype, str) or dtype not in kinds.widths:
+        raise MalformedFileError(path, f"tensor {shown(name)} has the unknown dtype {shown(dtype)}")
+    if not _is_list_of_integers(shape) or not _is_possible(shape):
+        raise MalformedFileError(path, f"tensor {shown(name)} has the impossible shape {shown(shape)}")
+    kind = (dtype, tuple(shape))
+    bits = kinds.bits(*kind)
     if bits != 8 * (end - start):
         needed = f"{shown(bits // 8)} bytes" if bits % 8 == 0 else f"{shown(bits)} bits, no whole number of bytes,"
         raise MalformedFileError(
-            path, f"tensor {shown(name)} of {dtype} {shown(list(shape))} needs {needed} but has {end - start}"
+            path, f"tensor {shown(name)} of {dtype} {shown(shape)} needs {needed} but has {end - start}"
         )
-    return start, end, TensorInfo(name, dtype, shape, end - start)
+    return start, end, TensorInfo(name, *kinds[kind])
 
 
-class _Shapes:
-    """Dtypes with shapes: the layers of a model repeat a few of them thousands of times, so one tuple serves for all."""
+class _Kinds(dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...], int]]):
+    """Dtype and shape → both and the bytes: the layers of a model repeat a few of them thousands of times, so one tuple serves for all."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._widths = bits_of()
-        self.known: dict[tuple[str, tuple[int, ...]], tuple[str, tuple[int, ...], int]] = {}
+    def __init__(self) -> None:
+        super().__init__()
+        self.widths = bits_of()
 
-    def checked(self, name: str, dtype: Json, shape: Json) -> tuple[str, tuple[int, ...], int]:
-        """The dtype, the shape and the bits that the two need."""
-        if not isinstance(dtype, str) or dtype not in self._widths:
-            raise MalformedFileError(self._path, f"tensor {shown(name)} has the unknown dtype {shown(dtype)}")
-        if not _are_integers(shape):
-            raise MalformedFileError(self._path, f"tensor {shown(name)} has the impossible shape {shown(shape)}")
-        key = (dtype, tuple(shape))
-        known = self.known.get(key)
-        if known is not None:
-            return known
-        if len(shape) > _MAX_DIMENSIONS or not all(0 <= size < _OVER_COUNT for size in shape):
-            raise MalformedFileError(self._path, f"tensor {shown(name)} has the impossible shape {shown(shape)}")
-        known = self.known[key] = (*key, self._widths[dtype] * prod(shape))
-        return known
+    def __missing__(self, key: tuple[str, tuple[int, ...]]) -> tuple[str, tuple[int, ...], int]:
+        """Work one out.
+
+        Raises:
+            ValueError: no tensor can have it.
+        """
+        if not _is_possible(key[1]) or (bits := self.bits(*key)) % 8:
+            raise ValueError(key)
+        self[key] = kind = (*key, bits // 8)
+        return kind
+
+    def bits(self, dtype: str, shape: tuple[int, ...]) -> int:
+        """The bits that such a tensor needs.
+
+        Raises:
+            KeyError: the format has no such dtype.
+        """
+        return self.widths[dtype] * prod(shape)
 
 
-def _are_integers(value: Json) -> TypeGuard[list[int]]:
-    """Whether ``value`` is a list of integers; ``True`` and 1.0 are none, though they equal one."""
-    return isinstance(value, list) and _INTEGERS.issuperset(map(type, value))
+def _is_possible(shape: Sequence[int]) -> bool:
+    return len(shape) <= _MAX_DIMENSIONS and all(0 <= size < _OVER_COUNT for size in shape)
 
 
 def _is_span(value: Json) -> TypeGuard[list[int]]:

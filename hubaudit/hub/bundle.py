@@ -26,7 +26,7 @@ from hubaudit.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from hubaudit.types import Source
@@ -161,14 +161,11 @@ def _to_json(snapshot: RepoSnapshot) -> dict[str, Any]:
     }
 
 
-def _columns(tensors: Iterable[TensorInfo]) -> dict[str, Any]:
+def _columns(tensors: Sequence[TensorInfo]) -> dict[str, Any]:
     """Names, and for each the place of its dtype, shape and bytes among the few that the file has."""
-    kinds: dict[tuple[str, tuple[int, ...], int], int] = {}
-    names, kind_of = [], []
-    for name, dtype, shape, stored_bytes in tensors:
-        names.append(name)
-        kind_of.append(kinds.setdefault((dtype, shape, stored_bytes), len(kinds)))
-    return {"kinds": list(kinds), "names": names, "kind_of": kind_of}
+    kinds: dict[tuple[object, ...], int] = {}
+    kind_of = [kinds.setdefault(tensor[1:], len(kinds)) for tensor in tensors]
+    return {"kinds": list(kinds), "names": [tensor.name for tensor in tensors], "kind_of": kind_of}
 
 
 def _fields(one: WeightSet | Terms | TokenizerFacts | Sourced[int]) -> dict[str, Any]:

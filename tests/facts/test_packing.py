@@ -15,14 +15,20 @@ from hypothesis import strategies as st
 from packed_checkpoints import LLAMA_8B, LLAMA_70B, snapshot, tensor
 
 from hubaudit.facts.model import understand
-from hubaudit.facts.quantization import scheme_of
+from hubaudit.facts.packing import unpacker
+from hubaudit.facts.packing_layouts import Setting
+from hubaudit.facts.quantization import Scheme, scheme_of
+from hubaudit.facts.quantizers import methods
+from hubaudit.facts.tensors import pattern_of
+from hubaudit.types import TensorInfo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from packed_checkpoints import Linear
 
-    from hubaudit.types import ModelFacts, TensorInfo
+    from hubaudit.facts.quantizers import Method
+    from hubaudit.types import ModelFacts
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "configs"
 
@@ -722,3 +728,39 @@ def test_mlx_with_widths_of_single_modules_of_a_real_index(tmp_path: Path) -> No
     facts = facts_of(tensors, config)
     assert facts.parameters is not None, facts.parameters_reason
     assert facts.parameters.total == sum(parameter.numel() for parameter in model.parameters()) == 27_356_728_560
+
+
+def drawn_tensors(method: Method) -> st.SearchStrategy[list[TensorInfo]]:
+    """Tensors with names of two layers, with all endings that ``method`` knows, of dtypes and shapes that it may or may not expect."""
+    rows = method.containers
+    endings = {row.ending for row in rows} | {ending for row in rows for ending in row.companions}
+    endings |= {*method.beside, *method.beside.values(), *method.unbuilt, *method.auxiliary, *method.unbuilt_beside}
+    endings |= {ending for group in method.unbuilt_beside.values() for ending in group} | {".weight", ".bias"}
+    dtypes = sorted({dtype for row in rows for dtype in row.dtypes} | {"BF16", "F32", "I64", "F8_E8M0"})
+    return st.lists(
+        st.builds(
+            TensorInfo,
+            st.builds("layers.{}.fc{}".format, st.integers(0, 11), st.sampled_from(sorted(endings))),
+            st.sampled_from(dtypes),
+            st.sampled_from([(256, 128), (2, 1), (128, 256), (64,), ()]),
+            st.just(1),
+        ),
+        max_size=12,
+        unique_by=lambda one: one.name,
+    )
+
+
+@given(data=st.data(), method=st.sampled_from(methods()), by_module=st.booleans())
+def test_alike_tensors_hold_together_what_each_holds(data: st.DataObject, method: Method, by_module: bool) -> None:
+    """Telling tensors apart that are alike but for numbers gives each what asking for it alone does, and loses none."""
+    tensors = data.draw(drawn_tensors(method))
+    own = {"layers.1.fc": Setting(bits=8, group_size=64)} if by_module else {}
+    scheme = Scheme(
+        name=method.name, method=method, where="here", settings=(Setting(bits=4, group_size=128),), by_module=own
+    )
+    _, held_by = unpacker(tensors, scheme)
+    alike: dict[tuple[object, ...], list[TensorInfo]] = {}
+    for one in tensors:
+        alike.setdefault((pattern_of(one.name), one.dtype, one.shape), []).append(one)
+    told = {one: held for those in alike.values() for held, same in held_by.told_apart(those) for one in same}
+    assert told == {one: held_by(one) for one in tensors}

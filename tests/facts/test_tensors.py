@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import pytest
 from fixture_models import NAMES, facts_of, made, snapshot_of
@@ -13,6 +14,9 @@ from hubaudit.facts.model import understand
 from hubaudit.facts.packing import PLAINLY, Held
 from hubaudit.facts.tensors import group_tensors, pattern_of, role_of
 from hubaudit.types import TensorInfo
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
 
 @pytest.mark.parametrize(
@@ -187,8 +191,8 @@ def test_groups_are_those_of_one_tensor_after_another(tensors: list[TensorInfo],
         def __call__(self, tensor: TensorInfo) -> Held:
             return Held(parameters=len(tensor.name) % 3)
 
-        def is_told_by_kind(self, tensor: TensorInfo) -> bool:
-            return False
+        def told_apart(self, alike: Sequence[TensorInfo]) -> Iterable[tuple[Held, Sequence[TensorInfo]]]:
+            return [(self(tensor), (tensor,)) for tensor in alike]
 
     def extra_of(name: str) -> str | None:
         return "mtp" if name.startswith("layers.10") else None
@@ -202,7 +206,7 @@ def test_groups_are_those_of_one_tensor_after_another(tensors: list[TensorInfo],
         key = (pattern_of(tensor.name), tensor.dtype, tensor.shape, each, own.is_scale, extra_of(tensor.name))
         alone[key] += 1
         stored[key] += tensor.stored_bytes
-    groups = group_tensors(tensors, extra_of=extra_of, held_by=held_by)
+    groups = group_tensors(tensors, extras_of=lambda names: [extra_of(name) for name in names], held_by=held_by)
     found = {
         (
             group.pattern,

@@ -113,8 +113,8 @@ def test_scalars_and_empty_tensors() -> None:
         "last": entry("U8", [0, 2**62], 4, 4),
     }
     assert [(tensor.name, tensor.shape, tensor.stored_bytes) for tensor in read(made(header, 4)).tensors] == [
-        ("also", (3, 0, 5), 0),
         ("empty", (0,), 0),
+        ("also", (3, 0, 5), 0),
         ("scalar", (), 4),
         ("last", (0, 2**62), 0),
     ]
