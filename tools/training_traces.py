@@ -157,9 +157,10 @@ def estimated(family: str, case: str) -> Estimate:
 
 
 def allocated_bytes(made: Estimate) -> int:
-    """The estimate without what is no tensor of the program: the CUDA context and cuBLAS's workspaces."""
+    """The estimate without what is no tensor of the program: the CUDA context, cuBLAS's workspaces and what the allocator adds to blocks."""
+    outside = ("Context", "Fragmentation")
     return made.total_bytes - sum(
-        part.bytes for part in made.components if part.category == "Context" or part.id == "workspace"
+        part.bytes for part in made.components if part.category in outside or part.id == "workspace"
     )
 
 

@@ -31,7 +31,10 @@ WHOLE = {
     "kv_cache": ("kv_cache", "recurrent_state", "cross_cache"),
 }
 #: Parts of the estimate that no allocator of tensors holds; on the CPU there are no workspaces of products either.
-_OUTSIDE = {"cuda": ("cuda_context",), "cpu": ("cuda_context", "workspace")}
+_OUTSIDE = {
+    "cuda": ("cuda_context",),
+    "cpu": ("cuda_context", "workspace", "block_remainders", "gradient_remainders"),
+}
 _GAPS = "fragmentation"
 MAX_ALLOCATED, MAX_RESERVED = "max_allocated", "max_reserved"
 

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hubaudit.estimate.training.amounts import Amount, total
+from hubaudit.estimate.training.attention import attention_saved, attention_temporary, cache_copies
+from hubaudit.estimate.training.kept_inputs import norm_saved, ranks_saved, shared_input
 from hubaudit.estimate.training.mixers import by_kernel, mixer_named, terms
 
 if TYPE_CHECKING:
     from hubaudit.estimate.training.block import Block, Flow
     from hubaudit.estimate.training.lora import Targets
 
-_BF16 = 2
 _FLOAT = 4
 _HIDDEN = "hidden_size"
 _PYTHON_GELU_TENSORS = 5
@@ -39,12 +40,14 @@ DIVIDED_SIZES = frozenset(
 class LayerMemory:
     """One layer: what is kept from forward to backward, and the most that backward holds beside it, in MLP and attention.
 
-    ``mlp`` is the part of ``saved`` that is free again when attention's backward runs; ``cached`` what the cache of keys and values, which a training forward fills
+    ``mlp`` is the part of ``saved`` that is free again when attention's backward runs, ``after_attention`` what is free besides when it is at its scores:
+    norms and dropout that come after it; ``cached`` what the cache of keys and values, which a training forward fills
     unless it is told not to, holds beside ``saved``.
     """
 
     saved: Amount
     mlp: Amount
+    after_attention: Amount
     mlp_temporary: Amount
     attention_temporary: Amount
     boundary: Amount
@@ -78,7 +81,9 @@ def layer_memory(
     mlp += total(
         [_experts(flow, targets), terms(block.router, flow), terms(block.experts_keep, flow)] if routed else []
     )
-    mixed = _attention(block, flow, kernel, targets) if mixer is None else _mixer(block, flow, kernel, targets, mixer)
+    mixed = (
+        attention_saved(block, flow, kernel, targets) if mixer is None else _mixer(block, flow, kernel, targets, mixer)
+    )
     saved = norm_saved(block, flow).times(block.norms) + mixed + mlp
     saved += Amount.of(block.dropouts, "tokens", _HIDDEN)
     if (
@@ -86,109 +91,28 @@ def layer_memory(
     ):  # results of the base and of the adapter, for the magnitudes' gradient (peft 0.21.2 tuners/lora/dora.py)
         saved += Amount.of(flow.inner + _FLOAT, "tokens", "adapted_outputs")
     backward = (
-        _attention_temporary(block, flow, kernel)
+        attention_temporary(block, flow, kernel)
         if mixer is None
         else by_kernel(mixer_named(mixer), "temporary", kernel, flow)
     )
     return LayerMemory(
         saved=saved,
         mlp=mlp,
+        after_attention=_after_attention(block, flow, mixer),
         mlp_temporary=_mlp_temporary(block, flow, targets, width if dense else None, routed=routed),
         attention_temporary=backward,
         boundary=Amount.of(flow.stream, "tokens", _HIDDEN),
-        cached=_cached(block, flow) if mixer is None else Amount(),
+        cached=cache_copies(block, flow) if mixer is None else Amount(),
         adapting=_adapting(block, flow, targets, width if dense else None, mlp),
     )
 
 
-def norm_saved(block: Block, flow: Flow, width: str = _HIDDEN, heads: str | None = None) -> Amount:
-    """What one norm over ``width`` keeps: its input in float32, the reciprocal root, and, for its weight's gradient, the normed values.
-
-    With ``heads`` it is a norm over each of so many heads of queries or keys.
-    """
-    rows = ("tokens",) if heads is None else ("tokens", heads)
-    read = flow.stream if width == _HIDDEN else flow.inner
-    if block.norm == "layer":
-        return Amount.of(read, "tokens", width) + Amount.of(2 * _FLOAT, *rows)
-    normed = _FLOAT if block.norm in ("rms_plus_one", "rms_wide") else read
-    if block.norm == "rms_stream":  # T5: the product with the root takes the stream itself
-        copy = _FLOAT if read < _FLOAT else 0
-        return Amount.of(copy + read + (read if flow.is_trained else 0), "tokens", width) + Amount.of(_FLOAT, *rows)
-    kept = Amount.of(_FLOAT + (normed if flow.is_trained else 0), "tokens", width)
-    if block.norm == "rms_plus_one":  # the sum 1 + weight is a tensor of its own
-        kept += Amount.of(_FLOAT, _HIDDEN if heads is None else "head_dim")
-    return kept + Amount.of(_FLOAT, *rows)
-
-
-def norm_temporary(block: Block, flow: Flow) -> Amount:
-    """What the backward pass of one norm over the stream holds: torch's own kernel its result, a chain of operations five float32 gradients at once."""
-    if block.norm == "layer":
-        return Amount.of(2 * flow.stream, "tokens", _HIDDEN)
-    return Amount.of(5 * _FLOAT, "tokens", _HIDDEN)
-
-
-def _shared_input(flow: Flow, width: str, adapted: int, products: int, wide: int, *, is_kept: bool = False) -> Amount:
-    """What ``products`` matrices that share an input of ``wide`` bytes a value keep of it, ``adapted`` of them having adapters.
-
-    ``is_kept``: another operation keeps that tensor anyway.
-    """
-    once = 0 if is_kept else wide
-    if flow.is_trained:
-        return Amount.of(_BF16 * products if flow.casts and wide > _BF16 else once, "tokens", width)
-    if not adapted:
+def _after_attention(block: Block, flow: Flow, mixer: str | None) -> Amount:
+    """Of a layer of plain attention: all norms but the one that it reads, and all dropout of the stream."""
+    if mixer is not None:
         return Amount()
-    if flow.drops:  # its mask in bytes, and the dropped copy, for each
-        return Amount.of((flow.adapter + 1) * adapted, "tokens", width)
-    if flow.adapter == wide:
-        return Amount.of(once, "tokens", width)
-    return Amount.of(flow.adapter * adapted, "tokens", width)
-
-
-def _attention(block: Block, flow: Flow, kernel: str, targets: Targets) -> Amount:
-    """Queries, keys, values, result and what the kernel keeps; and what the matrices keep of their inputs."""
-    inner = flow.inner
-    inputs = _shared_input(flow, _HIDDEN, targets.attention_in, 1 if "qkv" in block.fused else 3, flow.stream)
-    query, key = ("tokens", "query_size"), ("tokens", "key_size")
-    scores = ("tokens", "sequence_tokens", "attention_heads")
-    result_kept = kernel in ("flash", "efficient")
-    if kernel == "flash":
-        saved = (
-            Amount.of(2 * inner, *query) + Amount.of(2 * inner, *key) + Amount.of(_FLOAT, "tokens", "attention_heads")
-        )
-    elif kernel == "efficient":
-        saved = Amount.of(4 * inner, *query) + Amount.of(_FLOAT, "tokens", "attention_heads")
-    elif kernel == "math":
-        saved = Amount.of(3 * _FLOAT, *query) + Amount.of(_FLOAT, *scores)
-    else:
-        saved = Amount.of(3 * inner, *query) + Amount.of(score_bytes(block, flow), *scores)
-    saved += _copies(block, flow, kernel)
-    if block.qk_norm:
-        saved += norm_saved(block, flow, "query_size", "attention_heads") + norm_saved(
-            block, flow, "key_size", "kv_heads"
-        )
-    if block.gated_attention:
-        saved += Amount.of(2 * inner if flow.is_trained else inner, *query)
-    out = _shared_input(flow, "query_size", targets.attention_out, 1, inner, is_kept=result_kept)
-    return inputs + saved + out + _ranks(flow, targets.attention_in + targets.attention_out)
-
-
-def _copies(block: Block, flow: Flow, kernel: str) -> Amount:
-    """Copies and views of queries, keys, values and the result that the model's own way of making them costs."""
-    inner = flow.inner
-    query, key = ("tokens", "query_size"), ("tokens", "key_size")
-    made = Amount()
-    if kernel == "flash" and block.rope == "cat" and flow.is_trained:
-        made += Amount.of(inner, *query)
-    if block.cached and kernel != "eager":
-        made += Amount.of(2 * inner, *key)
-    return made
-
-
-def _cached(block: Block, flow: Flow) -> Amount:
-    """Under autocast rotary positions are float32 and make keys so, and the cache makes values as wide as keys; attention reads casts."""
-    if not flow.casts or block.rope == "none":
-        return Amount()
-    return Amount.of(2 * _FLOAT, "tokens", "key_size")
+    norms = block.norms if block.post_norm else block.norms - 1
+    return norm_saved(block, flow).times(norms) + Amount.of(block.dropouts, "tokens", _HIDDEN)
 
 
 def _adapting(block: Block, flow: Flow, targets: Targets, width: str | None, kept: Amount) -> Amount:
@@ -198,7 +122,7 @@ def _adapting(block: Block, flow: Flow, targets: Targets, width: str | None, kep
     is_fused = "gate_up" in block.fused
     sums = (2 if is_fused else 1) * (2 * flow.adapter + flow.inner)
     before = flow.inner if block.mlp == "gated" and not is_fused else 0
-    inputs = _shared_input(flow, _HIDDEN, targets.mlp_in, 2, flow.stream) + _ranks(flow, targets.mlp_in)
+    inputs = shared_input(flow, _HIDDEN, targets.mlp_in, 2, flow.stream) + ranks_saved(flow, targets.mlp_in)
     made = inputs + Amount.of(sums + before, "tokens", width) + Amount.of(2 * flow.stream, "tokens", _HIDDEN)
     if flow.has_magnitudes:  # the weight and the product of both factors in float32, the identity, and one sum more
         made += Amount.of(2 * _FLOAT, _HIDDEN, "widest_output") + Amount.of(_FLOAT, _HIDDEN, _HIDDEN)
@@ -217,19 +141,15 @@ def _mixer(block: Block, flow: Flow, kernel: str, targets: Targets, name: str) -
         adapted = len(targets.names.intersection(matrices))
         wide = flow.stream if width == _HIDDEN else flow.inner
         is_kept = read.get("is_kept", False)
-        made += _shared_input(flow, width, adapted, len(matrices), wide, is_kept=is_kept) + _ranks(flow, adapted)
+        made += shared_input(flow, width, adapted, len(matrices), wide, is_kept=is_kept) + ranks_saved(flow, adapted)
     return made
-
-
-def _ranks(flow: Flow, adapted: int) -> Amount:
-    return Amount.of(flow.adapter * adapted, "tokens", "rank") if adapted else Amount()
 
 
 def _dense_mlp(block: Block, flow: Flow, targets: Targets, width: str) -> Amount:
     wide = ("tokens", width)
     gated = block.mlp == "gated"
     products = 1 if not gated or "gate_up" in block.fused else 2
-    saved = _shared_input(flow, _HIDDEN, targets.mlp_in, products, flow.stream, is_kept=block.parallel)
+    saved = shared_input(flow, _HIDDEN, targets.mlp_in, products, flow.stream, is_kept=block.parallel)
     chain = 3 * _FLOAT + flow.inner if flow.casts else (_PYTHON_GELU_TENSORS - 1) * flow.inner
     if gated and block.activation == "gelu_python":
         saved += Amount.of(chain + (_FLOAT if flow.casts else flow.inner) + flow.inner, *wide)
@@ -244,8 +164,8 @@ def _dense_mlp(block: Block, flow: Flow, targets: Targets, width: str) -> Amount
     if block.mlp_dropout:
         saved += Amount.of(1, *wide)
         is_kept = False
-    saved += _shared_input(flow, width, targets.mlp_out, 1, flow.inner, is_kept=is_kept)
-    return saved + _ranks(flow, targets.mlp_in + targets.mlp_out)
+    saved += shared_input(flow, width, targets.mlp_out, 1, flow.inner, is_kept=is_kept)
+    return saved + ranks_saved(flow, targets.mlp_in + targets.mlp_out)
 
 
 def _experts(flow: Flow, targets: Targets) -> Amount:
@@ -288,44 +208,3 @@ def _mlp_temporary(block: Block, flow: Flow, targets: Targets, width: str | None
         if targets.experts:  # the gradient of a sum of weight and adapter, as large as the weight
             made += Amount.of(flow.inner, "experts", "expert_size", _HIDDEN)
     return made
-
-
-def _softmax_bytes(block: Block, flow: Flow) -> int:
-    """One value of the softmax of plain scores: float32 unless the model's own code says otherwise."""
-    return flow.inner if block.softmax_is_native else max(_FLOAT, flow.inner)
-
-
-def score_bytes(block: Block, flow: Flow) -> int:
-    """What plain attention keeps of a pair of tokens: the softmax, what the product with the values reads, and the results of a bound and of dropout."""
-    softmax = _softmax_bytes(block, flow)
-    read = flow.inner if softmax != flow.inner or block.attention_dropout else 0
-    mask = 1 if block.attention_dropout else 0
-    return softmax + read + mask + (flow.inner if block.softcap else 0)
-
-
-def _score_temporary(block: Block, flow: Flow) -> int:
-    """The most that plain attention's backward pass holds of a pair beside that.
-
-    In the product with the values, what was kept and its gradient; in dropout two gradients without what the product read; in the softmax its result, two gradients and their
-    product (torch 2.13.0 aten/src/ATen/native/cuda/SoftMax.cu).
-    """
-    kept, softmax, inner = score_bytes(block, flow), _softmax_bytes(block, flow), flow.inner
-    bound = inner if block.softcap else 0
-    dropped = softmax + 1 + 2 * inner + bound if block.attention_dropout else 0
-    return max(kept + inner, dropped, 4 * softmax + bound) - kept
-
-
-def _attention_temporary(block: Block, flow: Flow, kernel: str) -> Amount:
-    """Gradients of queries, keys and values; where scores are kept, those of the scores and what the softmax needs for them."""
-    made = Amount.of(flow.stream, "tokens", _HIDDEN)
-    scores = ("tokens", "sequence_tokens", "attention_heads")
-    if kernel == "flash":
-        return (
-            made
-            + Amount.of(flow.inner + _FLOAT, "tokens", "query_size")
-            + Amount.of(4 * flow.inner, "tokens", "key_size")
-        )
-    if kernel == "efficient":
-        return made + Amount.of(3 * flow.inner + _FLOAT, "tokens", "query_size")
-    beside = 3 * _FLOAT if kernel == "math" else _score_temporary(block, flow)
-    return made + Amount.of(beside, *scores) + Amount.of(flow.inner, "tokens", "query_size")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from hubaudit.estimate.component import component, given
 from hubaudit.estimate.moments import Moment
 from hubaudit.estimate.overhead import cuda_context
-from hubaudit.estimate.training.activations import norm_temporary
 from hubaudit.estimate.training.amounts import Amount
+from hubaudit.estimate.training.kept_inputs import norm_temporary
 from hubaudit.estimate.training.losses import CHUNKS
 from hubaudit.estimate.training.parts import TRACED, activations, casts, part, workspace
 from hubaudit.estimate.training.tensors import elements_of
@@ -37,7 +37,7 @@ def backward_moments(
     for layer in stack.turning_points(setting):
         yield from pass_.in_layer(layer)
     if stack.flow.is_trained:
-        yield pass_.in_embedding()
+        yield from pass_.in_embeddings()
 
 
 class _Pass:
@@ -92,20 +92,36 @@ class _Pass:
         mlp, attention = memory.mlp_temporary + dequantized, memory.attention_temporary + dequantized
         yield self._moment(self._gradients(above), left, mlp, inputs, of_casts)
         yield self._moment(self._gradients(after), rest, mlp + self._stream.times(2), inputs, of_rest)
-        yield self._moment(self._gradients(after), rest + stack.recomputed(setting), attention, inputs, of_rest)
+        at_scores = rest - memory.after_attention + stack.recomputed(setting)
+        yield self._moment(self._gradients(after), at_scores, attention, inputs, of_rest)
         norm = norm_temporary(stack.block, stack.flow)
         yield self._moment(self._gradients(after), rest, norm + self._stream, inputs, of_rest)
 
-    def in_embedding(self) -> Moment:
-        """All gradients are there; the embedding's, the head's and their sum where they are one matrix, and what sorts many tokens."""
-        made = self._stream
-        if self._is_tied and self._stack.loss is not None:
-            made += Amount.of(2 * (self._held.gradient_bits // 8), "vocab_size", "hidden_size")
-        inputs = self._stack.inputs
+    def in_embeddings(self) -> Iterator[Moment]:
+        """All gradients are there; the embedding's, the head's and their sum where they are one matrix, and what sorts many tokens.
+
+        An encoder's embedding comes after the decoder's, which it is one with: the sum so far is no one else's, and grows in place (torch 2.13.0
+        csrc/autograd/input_buffer.cpp).
+        """
+        stack, held = self._stack, self._held
+        made, inputs = self._stream, stack.inputs
         tokens, vocab = inputs["tokens"].value, inputs["vocab_size"].value
         if tokens > _SORTED_TOKENS:
             made += Amount.of(4 * (tokens // 10 + min(tokens, vocab)), "hidden_size") + Amount.of(64, "tokens")
-        return self._moment(self._held.gradients, Amount(), made, inputs, ())
+        matrix = Amount.of(held.gradient_bits // 8, "vocab_size", "hidden_size")
+        has_sum = self._is_tied and stack.loss is not None
+        encoder = sum(layer.mixer == stack.block.encoder_mixer for layer in stack.layers)
+        if not encoder:
+            yield self._moment(held.gradients, Amount(), made + (matrix.times(2) if has_sum else Amount()), inputs, ())
+            return
+        after_decoder, _ = self._reached(encoder - 1)
+        beside = made + matrix.times(3 if has_sum else 1)
+        kept = stack.left(self._setting)
+        of_decoder = after_decoder - (self._head_elements if has_sum else 0)
+        yield self._moment(
+            self._gradients(of_decoder), kept, beside, stack.at(encoder - 1, self._setting), self._casts(encoder - 1)
+        )
+        yield self._moment(held.gradients, Amount(), made + matrix, inputs, ())
 
     def _reached(self, at: int) -> tuple[int, int]:
         """Elements that have gradients when backward comes to a layer, and when it is past the layer's MLP; of adapters each layer has its share."""

@@ -228,15 +228,17 @@ def _shared_size(facts: ModelFacts, inputs: dict[str, Input]) -> int:
 
 
 def kernel_of(block: Block, flow: Flow, setting: TrainSetting, inputs: dict[str, Input]) -> str:
-    """Which attention kernel runs: ``flash``, ``efficient``, ``math`` or ``eager``.
+    """Which attention kernel runs: ``flash``, ``efficient``, ``math`` (``math_single_key``) or ``eager``.
 
     ``scaled_dot_product_attention`` without a mask takes flash attention for 16-bit values, the memory-efficient kernel for float32, and
-    plain products where float32 meets grouped heads (torch 2.6 and 2.13, compute capability 8.x).
+    plain products where float32 meets grouped heads (torch 2.6 and 2.13, compute capability 8.x). A product expands a single head of keys to all
+    heads, which of a single sequence is a view, and of several a copy (torch 2.13.0 aten/src/ATen/native/LinearAlgebra.cpp, ``_matmul_impl``).
     """
     if setting.attention == "eager" or block.eager_only:
         return "eager"
     if block.sdpa_is_math:
-        return "math"
+        is_view = inputs["kv_heads"].value == setting.batch_size.value == 1
+        return "math_single_key" if is_view else "math"
     if "mla" in block.mixers.values():
         return "efficient"  # values are narrower than queries and keys, which flash attention does not take
     if flow.inner <= _HALF and inputs["head_dim"].value <= _LARGEST_FLASH_HEAD:

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hubaudit.estimate.component import Input, given
-from hubaudit.estimate.training.activations import LayerMemory, layer_memory, norm_saved, score_bytes
+from hubaudit.estimate.training.activations import LayerMemory, layer_memory
 from hubaudit.estimate.training.amounts import Amount, total
+from hubaudit.estimate.training.attention import MATH, score_bytes
 from hubaudit.estimate.training.block import Block, Flow, block_of, dimensions, flow_of, kernel_of
+from hubaudit.estimate.training.kept_inputs import norm_saved
 from hubaudit.estimate.training.layers import Layer, layers_of
 from hubaudit.estimate.training.lora import adapted_outputs, targets_of
 from hubaudit.estimate.training.losses import Loss, chunk_tokens, loss_of, predicts_tokens
@@ -133,7 +135,7 @@ def scores(block: Block, flow: Flow, kernel: str) -> Amount:
     """What attention keeps for every pair of tokens: nothing in flash attention, which is what selective checkpointing then saves."""
     if kernel in ("flash", "efficient"):
         return Amount()
-    pair = _FLOAT if kernel == "math" else score_bytes(block, flow)
+    pair = _FLOAT if kernel in MATH else score_bytes(block, flow)
     return Amount.of(pair, "tokens", "sequence_tokens", "attention_heads")
 
 

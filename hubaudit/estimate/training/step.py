@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 
 from hubaudit.estimate.moments import Moment, estimate_at_worst
 from hubaudit.estimate.overhead import cuda_context
+from hubaudit.estimate.training.attention import MATH
 from hubaudit.estimate.training.backward import backward_moments
 from hubaudit.estimate.training.block import block_of
 from hubaudit.estimate.training.fsdp import cut, with_shards_alone
 from hubaudit.estimate.training.parallel import SOURCES as PARALLEL
 from hubaudit.estimate.training.parallel import check_parallel, in_flight, rank_facts
 from hubaudit.estimate.training.parts import activations, casts, part, workspace
+from hubaudit.estimate.training.remainders import remainders, with_remainders
 from hubaudit.estimate.training.setting import Sharing, TrainSetting, settle_training
 from hubaudit.estimate.training.sharding import Shares, shared, shares_of
 from hubaudit.estimate.training.stack import Stack, stack_of
@@ -72,8 +74,11 @@ def _of_stage(facts: ModelFacts, setting: TrainSetting, stage: int) -> Estimate:
         stack = replace(stack, loss=None)
     shares = shares_of(sharing)
 
+    beyond = remainders(facts, held, setting)
+
     def moments_under(other: Shares) -> list[Moment]:
-        return _moments_under(facts, held, stack, setting, other)
+        made = _moments_under(facts, held, stack, setting, other)
+        return [with_remainders(moment, held, beyond) for moment in made] if other.replicas == 1 else made
 
     omitted = (Omission(id="activations", reason=stack),) if isinstance(stack, str) else ()
     said = (*setting.assumptions, *_said(stack, setting), *_untouched(facts, setting), *_offloaded(shares))
@@ -123,7 +128,7 @@ def _said(stack: Stack | str, setting: TrainSetting) -> Iterator[str]:
         return
     if stack.inputs["attention_heads"].value:
         yield f"the textbook's activations, (34·s·b·h + 5·b·s²·a)·l, would be {format_bytes(_textbook(stack, setting))} ({TEXTBOOK})"
-    if stack.kernel == "math":
+    if stack.kernel in MATH:
         yield "attention by plain products: the fused kernels do not take float32 with grouped heads, so that scores are kept"
 
 
