@@ -161,9 +161,12 @@ class _Unpacker:
         if self._scheme.by_module or self._scheme.by_pattern or any(row.layout == _DECLARED for row in rows):
             return [(self(tensor), (tensor,)) for tensor in alike]
         looked_for = [(row.ending, companion) for row in rows for companion in row.companions] + self._containers
+        companions = list(zip(*self._companions(alike, looked_for), strict=True))
+        if len(set(companions)) <= 1:
+            return [(self(alike[0]), alike)]
         by_companions: dict[tuple[object, ...], list[TensorInfo]] = {}
-        for tensor, *found in zip(alike, *self._companions(alike, looked_for), strict=True):
-            by_companions.setdefault(tuple(found), []).append(tensor)
+        for tensor, found in zip(alike, companions, strict=True):
+            by_companions.setdefault(found, []).append(tensor)
         return [(self(those[0]), those) for those in by_companions.values()]
 
     def _companions(
@@ -175,7 +178,7 @@ class _Unpacker:
                 others = [
                     self._names.get(tensor.name[: len(tensor.name) - len(ending)] + companion) for tensor in alike
                 ]
-                yield [None if other is None else (other.dtype, other.shape) for other in others]
+                yield [None if other is None else other[1:3] for other in others]
 
     def __call__(self, tensor: TensorInfo) -> Held:
         if tensor.dtype in scale_dtypes():

@@ -91,14 +91,10 @@ def _split(
             yield (pattern, dtype, shape, held, extra or held.extra), same
 
 
-def _by_extra(tensors: Sequence[TensorInfo], extras_of: ExtrasOf) -> Iterable[tuple[str | None, Sequence[TensorInfo]]]:
+def _by_extra(tensors: Sequence[TensorInfo], extras_of: ExtrasOf) -> Iterator[tuple[str | None, Sequence[TensorInfo]]]:
     extras = extras_of([tensor.name for tensor in tensors])
-    if extras.count(extras[0]) == len(extras):
-        return ((extras[0], tensors),)
-    found: dict[str | None, list[TensorInfo]] = {}
-    for extra, tensor in zip(extras, tensors, strict=True):
-        found.setdefault(extra, []).append(tensor)
-    return found.items()
+    for extra in dict.fromkeys(extras):
+        yield extra, [tensor for tensor, own in zip(tensors, extras, strict=True) if own == extra]
 
 
 def _group(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hubaudit.types import Disagreement, Sourced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from hubaudit.facts.geometry import Geometry
     from hubaudit.facts.headers import HeaderFacts
@@ -44,10 +44,11 @@ def hear(
     return Testimony(geometry=_filled(geometry, headers, has_head=has_head), disagreements=found)
 
 
-def index_disagreements(indexes: Iterable[WeightIndex], weights: Sequence[WeightFile]) -> Iterator[Disagreement]:
+def index_disagreements(indexes: Sequence[WeightIndex], weights: Sequence[WeightFile]) -> Iterator[Disagreement]:
     """Where an index claims another total than the shards hold, or a tensor that no shard has."""
-    stored = sum(tensor.stored_bytes for file in weights for tensor in file.tensors)
-    names = {tensor.name for file in weights for tensor in file.tensors}
+    stored = sum([tensor.stored_bytes for file in weights for tensor in file.tensors])
+    is_mapped = any(index.weight_map for index in indexes)  # none is where the Hub served all headers at once
+    names = {tensor.name for file in weights for tensor in file.tensors} if is_mapped else set()
     for index in indexes:
         if index.total_size_bytes is not None and index.total_size_bytes != stored:
             yield Disagreement(
