@@ -21,7 +21,24 @@ _EXPERTS_PER_TOKEN = (
     "moe_top_k",
     "moe_k",
 )
-_MLP_WIDTH = ("d_ff", "n_inner", "ffn_dim", "decoder_ffn_dim", "ffn_hidden_size")
+_MLP_WIDTH = (
+    "d_ff",
+    "n_inner",
+    "ffn_dim",
+    "decoder_ffn_dim",
+    "ffn_hidden_size",
+    "dff",
+    "dim_ff",
+    "d_inner",
+    "hidden_dim",
+)
+#: Mixtures in which every layer has experts: the one that all tokens go through, else the routed ones, are all the MLP there is.
+_SHARED_WIDTH = ("shared_expert_intermediate_size", "moe_intermediate_size")
+#: Classes that write four times the hidden size into their code (BloomMLP, MptMLP, OpenAI GPT's Block; transformers 5.23.0).
+_FOURFOLD = frozenset({"bloom", "mpt", "openai-gpt"})
+_EMBEDDING_WIDTH = ("embedding_size", "input_embedding_size", "word_embed_proj_dim")
+#: How the width of a head with a latent cache is told: of a part without and a part with position.
+LATENT_HEAD = "rule:qk_nope_head_dim + qk_rope_head_dim"
 _EXPERT_WIDTH = ("moe_intermediate_size", "expert_ffn_hidden_size", "expert_intermediate_size")
 
 
@@ -32,6 +49,7 @@ class Geometry:
     layers: Sourced[int]
     hidden_size: Sourced[int]
     intermediate_size: Sourced[int]
+    embedding_size: Sourced[int]
     attention_heads: Sourced[int]
     kv_heads: Sourced[int]
     head_dim: Sourced[int]
@@ -53,6 +71,7 @@ def geometry_of(config: ConfigReader) -> Geometry:
         layers=model.integer("num_hidden_layers"),
         hidden_size=hidden,
         intermediate_size=_intermediate_size(model, hidden),
+        embedding_size=model.integer(*_EMBEDDING_WIDTH),
         attention_heads=heads,
         kv_heads=_kv_heads(model, heads),
         head_dim=_head_dim(model, hidden, heads),
@@ -73,6 +92,7 @@ def no_config(reason: str) -> Geometry:
         layers=unknown,
         hidden_size=unknown,
         intermediate_size=unknown,
+        embedding_size=unknown,
         attention_heads=unknown,
         kv_heads=unknown,
         head_dim=unknown,
@@ -90,9 +110,12 @@ def _intermediate_size(model: ConfigReader, hidden: Sourced[int]) -> Sourced[int
     """The width of the MLP, under the names that families give it; GPT-2 and its kin leave it to the class: four times the hidden size."""
     said = model.integer("intermediate_size")
     if said.value is None and _is_left_out(said):
-        said = next((other for name in _MLP_WIDTH if (other := model.integer(name)).value is not None), said)
+        others = (model.integer(name) for name in (*_MLP_WIDTH, *_SHARED_WIDTH))
+        said = next((one for one in others if one.value is not None and one.where != hidden.where), said)
     if said.value is None and hidden.value is not None and model.is_null("n_inner"):
         return Sourced(value=4 * hidden.value, where="rule:4 * hidden_size, where n_inner is null")
+    if said.value is None and hidden.value is not None and model.model_type in _FOURFOLD:
+        return Sourced(value=4 * hidden.value, where="rule:4 * hidden_size")
     return said
 
 
@@ -113,7 +136,7 @@ def _head_dim(model: ConfigReader, hidden: Sourced[int], heads: Sourced[int]) ->
     """The width of one query head. With a latent cache it has a part with and a part without position; the classes call the former head_dim."""
     plain, rotary = model.integer("qk_nope_head_dim"), model.integer("qk_rope_head_dim")
     if model.integer("kv_lora_rank").value and plain.value is not None and rotary.value is not None:
-        return Sourced(value=plain.value + rotary.value, where="rule:qk_nope_head_dim + qk_rope_head_dim")
+        return Sourced(value=plain.value + rotary.value, where=LATENT_HEAD)
     said = model.integer("head_dim")
     if said.value is not None:
         return said

@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 _EMBEDDING = re.compile(
     r"(embed_tokens|wte|word_embeddings|tok_embeddings|embed_in|token_embd|backbone\.embeddings)\.weight$|(^|\.)shared\.weight$"
 )
-_HEAD = re.compile(r"(^|\.)(lm_head|embed_out)\.weight$|^output\.weight$")
+_HEAD = re.compile(r"(^|\.)(lm_head|embed_out|(lm_head|cls\.predictions)\.decoder)\.weight$|^(output|head)\.weight$")
 _QUERY = re.compile(r"(self_attn|attention\.self|attn|attention|self_attention)\.(q_proj|query|q_lin|wq)\.weight$")
 _KEY = re.compile(r"(self_attn|attention\.self|attn|attention|self_attention)\.(k_proj|key|k_lin|wk)\.weight$")
 _VALUE = re.compile(r"(self_attn|attention\.self|attn|attention|self_attention)\.(v_proj|value|v_lin|wv)\.weight$")
 _UP = re.compile(r"(mlp\.(up_proj|gate_proj|fc1|dense_h_to_4h)|feed_forward\.w1|intermediate\.dense)\.weight$")
+_IN_LAYERS = ("norm", "attention", "mlp", "state_space")
 _OTHER_TOWERS = ("vision", "audio")
 
 
@@ -30,6 +31,7 @@ class HeaderFacts:
 
     layers: int | None
     layers_where: str
+    layer_counts: frozenset[int]
     hidden_sizes: frozenset[int]
     vocab_sizes: frozenset[int]
     intermediate_sizes: frozenset[int]
@@ -51,6 +53,7 @@ def header_facts(groups: Sequence[TensorGroup]) -> HeaderFacts:
     return HeaderFacts(
         layers=layers,
         layers_where=where,
+        layer_counts=frozenset(one.count for one in own if one.role in _IN_LAYERS and "*" in one.pattern),
         hidden_sizes=frozenset({embedding.shape[1]} if embedding else ()),
         vocab_sizes=frozenset({embedding.shape[0]} if embedding else ()),
         intermediate_sizes=_rows(own, _UP),
@@ -68,7 +71,7 @@ def _layers(groups: Iterable[TensorGroup]) -> tuple[int | None, str]:
     """The number of layers: how often the most frequent name with exactly one number in it comes."""
     counts: dict[str, int] = {}
     for group in groups:
-        if group.pattern.split(".").count("*") == 1 and group.role in ("norm", "attention", "mlp", "state_space"):
+        if group.pattern.split(".").count("*") == 1 and group.role in _IN_LAYERS:
             counts[group.pattern] = counts.get(group.pattern, 0) + group.count
     if not counts:
         return None, "no tensor name holds a layer number"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
@@ -68,15 +69,15 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
     testimony = hear(
         said,
         headers,
-        has_config=reader is not None,
         has_weights=weights.are_stored,
         has_head=has_head,
         is_quantized=quantization is not None,
+        implied=None if reader is None else partial(_implied, reader),
     )
     plan, plan_reason = plan_from_headers(headers) if reader is None else plan_layers(reader)
     parameters, parameters_reason = _parameters(weights, said)
     shape = {field.name: getattr(testimony.geometry, field.name) for field in fields(Geometry)}
-    del shape["is_encoder_decoder"], shape["extra_layers"]
+    del shape["is_encoder_decoder"], shape["extra_layers"], shape["embedding_size"]
     return ModelFacts(
         **shape,
         library=snapshot.library_name or ("transformers" if reader is not None and reader.model_type else None),
@@ -97,6 +98,14 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
         disagreements=(*testimony.disagreements, *_index_disagreements(snapshot, weights)),
         missing=tuple(_missing(snapshot, has_config=reader is not None, weights=weights)),
     )
+
+
+def _implied(reader: ConfigReader) -> HeaderFacts | None:
+    """What the tensors would show that the model's class builds of this config; ``None`` where the class is not described."""
+    from hubaudit.facts.skeleton import describe
+
+    found = describe(reader)
+    return None if isinstance(found, str) else header_facts(group_tensors(found.tensors))
 
 
 def _dropout_rates(config: Config | None) -> tuple[tuple[str, float], ...]:

@@ -30,6 +30,8 @@ _COPIES = re.compile(
     r"|^output\.weight$|(^|\.)(encoder|decoder)\.embed_tokens\.weight$"
 )
 
+_ENCODERS = re.compile(r"(^|\.)encoder\.embed_tokens\.weight$")
+
 
 def prediction_layers(
     names: Iterable[str], *, layers: int | None, extra_layers: int
@@ -68,7 +70,7 @@ def mark_unbuilt(groups: Iterable[TensorGroup], *, architecture: str | None, is_
         group if group.extra is not None else replace(group, extra=_by_name(group.pattern, architecture))
         for group in groups
     ]
-    return _mark_tied_copies(marked) if is_tied else tuple(marked)
+    return _mark_tied_copies(marked, architecture) if is_tied else tuple(marked)
 
 
 @cache
@@ -82,16 +84,26 @@ def _by_name(pattern: str, architecture: str | None) -> str | None:
     return next(found, None)
 
 
-def _mark_tied_copies(groups: Sequence[TensorGroup]) -> tuple[TensorGroup, ...]:
+def _mark_tied_copies(groups: Sequence[TensorGroup], architecture: str | None) -> tuple[TensorGroup, ...]:
     """Weights that the config ties to the input embedding and the file stores all the same: loaded once.
 
     Of several embeddings of one size (an encoder's and a decoder's beside the shared one), the first that is no copy by its name is the one.
     """
-    embeddings = [group for group in groups if group.extra is None and _EMBEDDING.search(group.pattern)]
+    apart = architecture in table("unbuilt.toml")["embeddings_apart"]["architectures"]
+    embeddings = [
+        group
+        for group in groups
+        if group.extra is None and _EMBEDDING.search(group.pattern) and not (apart and _ENCODERS.search(group.pattern))
+    ]
     if not embeddings:
         return tuple(groups)
     own = min(embeddings, key=lambda group: _COPIES.search(group.pattern) is not None)
-    return tuple(replace(group, extra=TIED) if _is_copy(group, own) else group for group in groups)
+    return tuple(
+        replace(group, extra=TIED)
+        if _is_copy(group, own) and not (apart and _ENCODERS.search(group.pattern))
+        else group
+        for group in groups
+    )
 
 
 def _is_copy(group: TensorGroup, embedding: TensorGroup) -> bool:

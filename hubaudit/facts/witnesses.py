@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hubaudit.facts.geometry import LATENT_HEAD
 from hubaudit.types import Disagreement, Sourced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hubaudit.facts.geometry import Geometry
     from hubaudit.facts.headers import HeaderFacts
@@ -26,21 +27,32 @@ class Testimony:
 
 
 def hear(
-    geometry: Geometry, headers: HeaderFacts, *, has_config: bool, has_weights: bool, has_head: bool, is_quantized: bool
+    geometry: Geometry,
+    headers: HeaderFacts,
+    *,
+    has_weights: bool,
+    has_head: bool,
+    is_quantized: bool,
+    implied: Callable[[], HeaderFacts | None] | None,
 ) -> Testimony:
     """Compare and combine.
 
     Args:
         geometry: what the config says.
         headers: what the weight files show.
-        has_config: whether there is a config to be compared.
         has_weights: whether tensors were read.
         has_head: whether the architecture is one with a language-model head, so that a missing head means a tied one.
         is_quantized: whether the config says that weights are stored in another type than they are computed with.
+        implied: what the tensors would show that the model's class builds of the config, asked for where the two seem to differ; ``None``
+            where there is no config to be compared.
     """
     if not has_weights:
         return Testimony(geometry=geometry, disagreements=())
-    found = tuple(_differences(geometry, headers, has_head=has_head, is_quantized=is_quantized)) if has_config else ()
+    found: tuple[Disagreement, ...] = ()
+    if implied is not None:
+        found = tuple(_differences(geometry, headers, has_head=has_head, is_quantized=is_quantized))
+        built = implied() if found else None
+        found = tuple(one for one in found if built is None or not _is_so_by_design(one.subject, headers, built))
     return Testimony(geometry=_filled(geometry, headers, has_head=has_head), disagreements=found)
 
 
@@ -95,11 +107,34 @@ def _filled(geometry: Geometry, headers: HeaderFacts, *, has_head: bool) -> Geom
     return replace(geometry, **changes)  # type: ignore[arg-type]
 
 
+#: The field of :class:`HeaderFacts` in which a difference shows.
+_SHOWN_IN = {
+    "layers": "layers",
+    "hidden_size": "hidden_sizes",
+    "vocab_size": "vocab_sizes",
+    "attention_heads × head_dim": "query_widths",
+    "kv_heads × head_dim": "key_widths",
+}
+
+
+def _is_so_by_design(subject: str, headers: HeaderFacts, built: HeaderFacts) -> bool:
+    """Whether the model's own class, given this config, makes tensors of just these shapes.
+
+    Then the config's number is of something else than the tensor: an embedding may be narrower than the model (ALBERT) or have rows for
+    images (Mllama), and layers of several kinds have several widths.
+    """
+    if subject == "tied embeddings":
+        return built.embedding is not None and built.head is None
+    name = _SHOWN_IN.get(subject)
+    return name is not None and bool(seen := getattr(headers, name)) and seen == getattr(built, name)
+
+
 def _differences(
     geometry: Geometry, headers: HeaderFacts, *, has_head: bool, is_quantized: bool
 ) -> Iterator[Disagreement]:
     yield from _layer_count(geometry, headers)
-    yield from _size("hidden_size", geometry.hidden_size, headers.hidden_sizes, "the embedding's columns")
+    if geometry.embedding_size.value not in headers.hidden_sizes:  # an embedding may be narrower than the model
+        yield from _size("hidden_size", geometry.hidden_size, headers.hidden_sizes, "the embedding's columns")
     yield from _vocabulary(geometry, headers)
     yield from _heads(geometry, headers)
     yield from _tying(geometry, headers, has_head=has_head)
@@ -109,8 +144,15 @@ def _differences(
 
 def _layer_count(geometry: Geometry, headers: HeaderFacts) -> Iterator[Disagreement]:
     said, seen = geometry.layers.value, headers.layers
-    if said is not None and seen is not None and said != seen and not geometry.is_encoder_decoder:
+    if said is None or seen is None or geometry.is_encoder_decoder:
+        return
+    if said != seen and said not in headers.layer_counts and not _are_of_two_kinds(said - seen, seen, headers):
         yield _disagreement("layers", said, seen, geometry.layers.where, used=f"the config's {said}")
+
+
+def _are_of_two_kinds(others: int, seen: int, headers: HeaderFacts) -> bool:
+    """Whether so many layers are told by names of their own: layers of two kinds may share no tensor's name (Zamba2)."""
+    return 0 < others < seen and others in headers.layer_counts
 
 
 def _size(subject: str, fact: Sourced[int], sizes: frozenset[int], what: str) -> Iterator[Disagreement]:
@@ -133,6 +175,8 @@ def _heads(geometry: Geometry, headers: HeaderFacts) -> Iterator[Disagreement]:
         ("attention_heads × head_dim", heads, geometry.attention_heads, headers.query_widths, (1, 2)),
         ("kv_heads × head_dim", kv_heads, geometry.kv_heads, headers.key_widths, (1,)),
     ):
+        if subject.startswith("kv") and geometry.head_dim.where == LATENT_HEAD:
+            continue  # a latent cache has no keys of its own: what is called so belongs to layers of another kind
         if count is not None and widths and not widths & {count * head_dim * factor for factor in factors}:
             said = f"{count} × {head_dim} = {count * head_dim}"
             yield _disagreement(
