@@ -10,7 +10,7 @@ from hubaudit.facts.checkpoints import models_own
 from hubaudit.facts.loading import ADAPTER, TUNER, with_residence
 from hubaudit.facts.model import lost_weights
 from hubaudit.facts.parts import whole_of, with_sums
-from hubaudit.facts.tensors import count_parameters, group_tensors, pattern_of
+from hubaudit.facts.tensors import by_name, count_parameters, group_tensors, pattern_of
 from hubaudit.formats.adapters import adapter_config
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _groups(snapshot: RepoSnapshot, config: Config, base: ModelFacts | None) -> 
         is_whole = ".base_layer." in own or pattern_of(own) in of_base or _EMBEDDING.search(own) is not None
         return "replaces the base's" if is_whole and not is_copy(name) else None
 
-    groups = group_tensors(tensors, extras_of=lambda names: [extra_of(name) for name in names])
+    groups = group_tensors(by_name(tensors), extras_of=lambda names: [extra_of(name) for name in names])
     return tuple(
         replace(group, role=ADAPTER, kind=group.kind if group.extra or is_copy(group.pattern) else TUNER)
         for group in groups

@@ -12,7 +12,7 @@ from hubaudit.data.dtypes import bits_of
 from hubaudit.facts.gguf_metadata import MAX_LAYERS, GgufMetadata, metadata_of
 from hubaudit.facts.gguf_plan import TABLE, plan_gguf
 from hubaudit.facts.model import lost_weights
-from hubaudit.facts.tensors import count_parameters, group_tensors
+from hubaudit.facts.tensors import by_name, count_parameters, group_tensors
 from hubaudit.types import Disagreement, MixtureOfExperts, ModelFacts, Quantization, Sourced, TensorGroup
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _groups(snapshot: RepoSnapshot, layers: int | None) -> tuple[TensorGroup, ..
         blocks = map(_BLOCK.match, names)
         return ["mtp" if block and layers is not None and int(block[1]) >= layers else None for block in blocks]
 
-    return tuple(_as_gguf(group) for group in group_tensors(tensors, extras_of=extras_of))
+    return tuple(_as_gguf(group) for group in group_tensors(by_name(tensors), extras_of=extras_of))
 
 
 def _as_gguf(group: TensorGroup) -> TensorGroup:

@@ -17,7 +17,7 @@ from hubaudit.facts.layer_plan import plan_layers
 from hubaudit.facts.packing import unpacker
 from hubaudit.facts.plan_from_headers import plan_from_headers
 from hubaudit.facts.quantization import Scheme, scheme_of
-from hubaudit.facts.tensors import count_parameters, group_tensors
+from hubaudit.facts.tensors import by_name, count_parameters, group_tensors
 from hubaudit.facts.unbuilt import mark_unbuilt, prediction_layers
 from hubaudit.facts.witnesses import hear, index_disagreements
 from hubaudit.types import Disagreement, LayerSpec, ModelFacts, ParameterCount, Quantization, TensorGroup
@@ -105,7 +105,7 @@ def _implied(reader: ConfigReader) -> HeaderFacts | None:
     from hubaudit.facts.skeleton import describe
 
     found = describe(reader)
-    return None if isinstance(found, str) else header_facts(group_tensors(found.tensors))
+    return None if isinstance(found, str) else header_facts(group_tensors(by_name(found.tensors)))
 
 
 def _dropout_rates(config: Config | None) -> tuple[tuple[str, float], ...]:
@@ -122,13 +122,12 @@ def _weights(
     snapshot: RepoSnapshot, said: Geometry, reader: ConfigReader | None, architecture: str | None
 ) -> tuple[_Weights, HeaderFacts]:
     lost = lost_weights(snapshot)
-    tensors = [] if lost else [tensor for file in snapshot.weights for tensor in file.tensors]
+    tensors = by_name([] if lost else [tensor for file in snapshot.weights for tensor in file.tensors])
     declared = scheme_of(snapshot.configs)
     scheme, held_by = unpacker(tensors, declared, [file.metadata for file in snapshot.weights])
     if scheme is not None and scheme.method is not None and scheme.method.has_flat_containers and reader is not None:
         held_by = WithKnownShapes(held_by, reader)
-    names = [tensor.name for tensor in tensors]
-    extras_of = prediction_layers(names, layers=said.layers.value, extra_layers=said.extra_layers)
+    extras_of = prediction_layers(tensors, layers=said.layers.value, extra_layers=said.extra_layers)
     groups = mark_unbuilt(
         group_tensors(tensors, extras_of=extras_of, held_by=held_by),
         architecture=architecture,
@@ -145,7 +144,7 @@ def _weights(
     if isinstance(implied, str):
         return _Weights(groups=(), are_stored=False, where=implied, scheme=declared), headers
     by_class = tuple(name for name, where in implied.assumed.items() if where.startswith("default:"))
-    groups = group_tensors(implied.tensors)
+    groups = group_tensors(by_name(implied.tensors))
     where = "rule:the tensors that the config implies"
     return _Weights(groups=groups, are_stored=False, where=where, scheme=declared, by_class=by_class), headers
 

@@ -80,14 +80,14 @@ def _plain(dtype: str, shape: tuple[int, ...]) -> Held:
 
 
 def unpacker(
-    tensors: Sequence[TensorInfo], scheme: Scheme | None, metadata: Iterable[Config] = ()
+    tensors: Mapping[str, TensorInfo], scheme: Scheme | None, metadata: Iterable[Config] = ()
 ) -> tuple[Scheme | None, Unpack]:
     """The scheme at work, and a function from a tensor to what it holds.
 
     Where the configs declare no scheme, names and shapes that only one method makes do.
 
     Args:
-        tensors: all tensors of all weight files.
+        tensors: all tensors of all weight files by name.
         scheme: what the configs declare.
         metadata: what the headers of the weight files say of themselves.
     """
@@ -101,15 +101,15 @@ def unpacker(
     return scheme, _Unpacker(tensors, scheme, scheme.method, metadata)
 
 
-def _scheme_of_names(tensors: Sequence[TensorInfo]) -> Scheme | None:
+def _scheme_of_names(tensors: Mapping[str, TensorInfo]) -> Scheme | None:
     """A scheme for repositories whose configs declare none: the first method of which a container and its companions are there and fit."""
-    if not any(tensor.dtype in _NARROW and len(tensor.shape) > 1 for tensor in tensors):
+    narrow = [tensor for tensor in tensors.values() if tensor.dtype in _NARROW]
+    if not any(len(tensor.shape) > 1 for tensor in narrow):
         return None
-    names = {tensor.name: tensor for tensor in tensors}
     for method in methods():
         rows = [row for row in method.containers if row.needs and row.tells_its_method]
-        for tensor in tensors:
-            if tensor.dtype in _NARROW and any(_fits(tensor, names, row) for row in rows):
+        for tensor in narrow:
+            if any(_fits(tensor, tensors, row) for row in rows):
                 return scheme_by_names(method, tensor.name)
     return None
 
@@ -136,11 +136,11 @@ class _Unpacker:
     """The tensors of one repository under one method."""
 
     def __init__(
-        self, tensors: Sequence[TensorInfo], scheme: Scheme, method: Method, metadata: Iterable[Config]
+        self, tensors: Mapping[str, TensorInfo], scheme: Scheme, method: Method, metadata: Iterable[Config]
     ) -> None:
         self._scheme = scheme
         self._method = method
-        self._names = {tensor.name: tensor for tensor in reversed(tensors)}
+        self._names = tensors
         self._declared: dict[str, Declared] = declared_tensors(metadata) if method.classes else {}
         self._auxiliary = common_auxiliary() + method.auxiliary
         self._alone: dict[tuple[str, tuple[int, ...], bool], Held] = {}

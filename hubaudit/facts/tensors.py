@@ -38,16 +38,22 @@ def pattern_of(name: str) -> str:
     return _RARE_NUMBER.sub("*", pattern) if name[:1].isdigit() or "expert_" in name else pattern
 
 
+def by_name(tensors: Sequence[TensorInfo]) -> dict[str, TensorInfo]:
+    """Tensors by their names; of two that share one the first counts."""
+    found = {tensor.name: tensor for tensor in tensors}
+    return found if len(found) == len(tensors) else found | {tensor.name: tensor for tensor in reversed(tensors)}
+
+
 def group_tensors(
-    tensors: Iterable[TensorInfo],
+    tensors: Mapping[str, TensorInfo],
     *,
     extras_of: ExtrasOf = lambda names: [None] * len(names),
     held_by: Unpack = PLAINLY,
 ) -> tuple[TensorGroup, ...]:
-    """Group tensors by pattern, dtype, shape, what they hold and by what ``extras_of(names)`` says; a name that comes twice counts once.
+    """Group tensors by pattern, dtype, shape, what they hold and by what ``extras_of(names)`` says.
 
     Args:
-        tensors: all tensors of all weight files.
+        tensors: all tensors of all weight files by name.
         extras_of: for each name why a runtime does not build the tensor, or ``None`` where it does.
         held_by: what one tensor holds; for quantized checkpoints that of :func:`hubaudit.facts.packing.unpacker`.
     """
@@ -58,16 +64,11 @@ def group_tensors(
     return tuple(_group(*key, tuple(chain.from_iterable(parts))) for key, parts in found.items())
 
 
-def _alike_but_for_digits(tensors: Iterable[TensorInfo]) -> Iterable[list[TensorInfo]]:
+def _alike_but_for_digits(tensors: Mapping[str, TensorInfo]) -> Iterable[list[TensorInfo]]:
     """The tensors of one dtype, one shape and one name with a zero for every digit: the 92,000 of a large model are some hundred lists."""
-    seen: set[str] = set()
     found: dict[tuple[bytes, str, tuple[int, ...]], list[TensorInfo]] = {}
-    for tensor in tensors:
-        name, dtype, shape, _ = tensor
-        if name in seen:
-            continue
-        seen.add(name)
-        key = (name.encode("utf-8", "surrogatepass").translate(_TO_ZERO), dtype, shape)
+    for name, tensor in tensors.items():
+        key = (name.encode("utf-8", "surrogatepass").translate(_TO_ZERO), tensor.dtype, tensor.shape)
         alike = found.get(key)
         if alike is None:
             alike = found[key] = []

@@ -19,7 +19,7 @@ from hubaudit.facts.packing import unpacker
 from hubaudit.facts.packing_layouts import Setting
 from hubaudit.facts.quantization import Scheme, scheme_of
 from hubaudit.facts.quantizers import methods
-from hubaudit.facts.tensors import pattern_of
+from hubaudit.facts.tensors import by_name, pattern_of
 from hubaudit.types import TensorInfo
 
 if TYPE_CHECKING:
@@ -758,7 +758,7 @@ def test_alike_tensors_hold_together_what_each_holds(data: st.DataObject, method
     scheme = Scheme(
         name=method.name, method=method, where="here", settings=(Setting(bits=4, group_size=128),), by_module=own
     )
-    _, held_by = unpacker(tensors, scheme)
+    _, held_by = unpacker(by_name(tensors), scheme)
     alike: dict[tuple[object, ...], list[TensorInfo]] = {}
     for one in tensors:
         alike.setdefault((pattern_of(one.name), one.dtype, one.shape), []).append(one)

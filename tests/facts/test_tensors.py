@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hubaudit.facts.model import understand
 from hubaudit.facts.packing import PLAINLY, Held
-from hubaudit.facts.tensors import group_tensors, pattern_of, role_of
+from hubaudit.facts.tensors import by_name, group_tensors, pattern_of, role_of
 from hubaudit.types import TensorInfo
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def test_only_numbers_that_stand_alone_are_replaced() -> None:
 def test_grouping_loses_nothing(rows: list[tuple[int, str, str, int]]) -> None:
     """Parameters, bytes and counts of the groups add up to those of the tensors."""
     tensors = [TensorInfo(f"layers.{at}.{name}", dtype, (size, 2), 8 * size) for at, name, dtype, size in rows]
-    groups = group_tensors(tensors)
+    groups = group_tensors(by_name(tensors))
     assert sum(group.count for group in groups) == len(tensors)
     assert sum(group.parameters for group in groups) == sum(2 * size for *_, size in rows)
     assert sum(group.stored_bytes for group in groups) == sum(8 * size for *_, size in rows)
@@ -100,7 +100,7 @@ def test_grouping_loses_nothing(rows: list[tuple[int, str, str, int]]) -> None:
 def test_a_name_in_two_shards_counts_once() -> None:
     """A tensor that two files hold is one tensor."""
     tensor = TensorInfo("model.norm.weight", "F32", (4,), 16)
-    assert [group.count for group in group_tensors([tensor, tensor])] == [1]
+    assert [group.count for group in group_tensors(by_name([tensor, tensor]))] == [1]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -155,7 +155,7 @@ def test_first_numbers_say_where_a_groups_tensors_are() -> None:
     """Each layer with how many of the group's tensors it has; a name that only looks numbered, or a number too long to be meant, has none."""
     names = [f"model.layers.{layer}.mlp.experts.{expert}.w1.weight" for layer in (0, 2) for expert in range(3)]
     names += ["a*b.7.c", f"x.{'9' * 5000}.y", "plain.weight"]
-    groups = group_tensors([TensorInfo(name, "F32", (2, 2), 16) for name in names])
+    groups = group_tensors(by_name([TensorInfo(name, "F32", (2, 2), 16) for name in names]))
     found = {group.pattern: group.numbers for group in groups}
     assert found == {
         "model.layers.*.mlp.experts.*.w1.weight": ((0, 3), (2, 3)),
@@ -206,7 +206,9 @@ def test_groups_are_those_of_one_tensor_after_another(tensors: list[TensorInfo],
         key = (pattern_of(tensor.name), tensor.dtype, tensor.shape, each, own.is_scale, extra_of(tensor.name))
         alone[key] += 1
         stored[key] += tensor.stored_bytes
-    groups = group_tensors(tensors, extras_of=lambda names: [extra_of(name) for name in names], held_by=held_by)
+    groups = group_tensors(
+        by_name(tensors), extras_of=lambda names: [extra_of(name) for name in names], held_by=held_by
+    )
     found = {
         (
             group.pattern,
