@@ -62,7 +62,7 @@ _OPTIONS = """
 ## Options, on a sample
 
 The same for options that transformers does not have itself, each made of torch's operations in the order of its source (`tools/training_options.py`): checkpoints
-over two layers and attention's core computed again as in Megatron-LM, chunked losses as in torchtune, fused ones as in Liger-Kernel 0.8.5; and with a
+over two layers and attention's core computed again as in Megatron-LM, chunked losses as in torchtune, fused ones as in Liger-Kernel; and with a
 vocabulary of 32,768 where the loss is looked at, as T5 and BERT have a loss of their own.
 
 | option | family | error |

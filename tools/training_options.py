@@ -108,7 +108,7 @@ def _chunked_loss(model: Any) -> None:
 
 
 class _Fused(torch.autograd.Function):  # type: ignore[misc]
-    """Liger-Kernel 0.8.5's LigerFusedLinearCrossEntropyFunction: the gradients of stream and head come chunk by chunk in the forward pass."""
+    """LigerFusedLinearCrossEntropyFunction of linkedin/Liger-Kernel@00eba634: the gradients of stream and head come chunk by chunk in the forward pass."""
 
     @staticmethod
     def forward(ctx: Any, stream: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -24,9 +24,10 @@ SOURCES = {
     "worst; equal to traces, and to measurements on an H100 and an RTX 3050 (Soup, 12.000)",
     "held": "as full, with the outputs object alive through backward: 14 bytes a logit in 16 bit, 16 in float32 (canifinetune, RTX 4080)",
     "native": "transformers 5.23.0 models/t5/modeling_t5.py and models/bert/modeling_bert.py, torch's CrossEntropyLoss of the logits without a float32 copy",
-    "chunked": "torchtune CEWithChunkedOutputLoss, eight chunks: float32 copies one chunk at a time, log-softmax of all kept; then a gradient of the head for each chunk",
-    "fused": "Liger-Kernel 0.8.5 ops/fused_linear_cross_entropy.py: logits of a chunk of tokens at a time, gradients of the stream and of the head made in "
-    "the forward pass",
+    "chunked": "pytorch/torchtune@10ff7cd2 torchtune/modules/loss/ce_chunked_output_loss.py, CEWithChunkedOutputLoss, and @0078c31b modules/transformer.py, "
+    "chunked_output: eight chunks of every sequence, float32 copies one chunk at a time, log-softmax of all kept; then a gradient of the head for each chunk",
+    "fused": "linkedin/Liger-Kernel@00eba634 src/liger_kernel/ops/fused_linear_cross_entropy.py: logits of a chunk of tokens at a time, gradients of the "
+    "stream and of the head made in the forward pass, the head's added up in place",
 }
 
 
@@ -101,10 +102,13 @@ def _fused(flow: Flow, source: str, *, trains_head: bool) -> Loss:
 
 
 def chunk_tokens(name: str, inputs: Mapping[str, Input]) -> Input:
-    """Tokens of one chunk: an eighth of them, or as many as make a chunk of logits as large as the stream (a power of two)."""
+    """Tokens of the largest chunk: an eighth of every sequence, or as many as make a chunk of logits as large as the stream (a power of two)."""
     tokens = inputs["tokens"].value
     if name != "fused":
-        return given(-(-tokens // CHUNKS), f"tokens ÷ {CHUNKS}")
+        sequence = inputs["sequence_tokens"].value
+        return given(
+            tokens // sequence * -(-sequence // CHUNKS), f"batch size × (sequence tokens ÷ {CHUNKS}, rounded up)"
+        )
     ratio = -(-inputs["vocab_size"].value // inputs["hidden_size"].value)
     return given(
         min(tokens, 1 << (-(-tokens // ratio) - 1).bit_length()), "tokens × hidden_size ÷ vocab_size, to a power of two"

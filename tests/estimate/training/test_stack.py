@@ -25,7 +25,10 @@ def stack(name: str, **asked: object) -> Stack:
 
 @pytest.mark.parametrize("every", [1, 2, 5, 23, 24, 30])
 def test_checkpoints_begin_every_so_many_layers(every: int) -> None:
-    """Of Qwen2-0.5B's 24 layers number 0, n, 2n … are the first of a segment, whose input is kept."""
+    """Of Qwen2-0.5B's 24 layers number 0, n, 2n … are the first of a segment, whose input is kept.
+
+    So NVIDIA/Megatron-LM@0034bda6 megatron/core/transformer/transformer_block.py, _checkpointed_forward with recompute_method "uniform".
+    """
     made = stack(QWEN, gradient_checkpointing="full", checkpoint_every=every)
     assert made.inputs["checkpoints"].value == len(range(0, 24, every))
 
