@@ -50,11 +50,11 @@ allocated memory, of which reserved memory is the upper side).
 _TRACES = """
 ## Every family of fixtures against the real model code
 
-Two training steps in bf16 with fused AdamW of each fixture's own class (and of gated T5, in a shape of our own), four layers or so and a vocabulary of 1,024, 4 sequences of 512 tokens (Mamba: 32), on
+Two training steps in bf16 with fused AdamW of each fixture's own class (and of gated T5, Mamba 2 and Bamba, in shapes of our own), four layers or so and a vocabulary of 1,024, 4 sequences of 512 tokens (Mamba: 32), on
 tensors without data (`tools/training_traces.py`; torch 2.13, transformers 5.23, kernels of compute capability 8.0): by how much the estimated peak of one step is off
 from the most that was alive at once.
 
-Held to 2 %: every cell. What could not be traced says why: PEFT has no dropout before adapters on fused experts and refuses Mamba's `out_proj`; DoRA is traced on a sample.
+Held to 2 %: every cell. What could not be traced says why: PEFT has no dropout before adapters on fused experts and refuses Mamba's and Mamba 2's `out_proj`; DoRA is traced on a sample.
 
 """
 

@@ -38,6 +38,15 @@ MADE_UP: dict[str, dict[str, Any]] = {
         "num_decoder_layers": 4, "num_heads": 6, "vocab_size": VOCAB, "feed_forward_proj": "gated-gelu", "is_encoder_decoder": True,
         "pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "dropout_rate": 0.1,
     },
+    "Mamba 2": {
+        "model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"], "hidden_size": 352, "num_hidden_layers": 3, "num_heads": 11, "head_dim": 96,
+        "state_size": 40, "n_groups": 1, "chunk_size": 112, "vocab_size": VOCAB, "expand": 3, "conv_kernel": 4,
+    },
+    "Bamba": {
+        "model_type": "bamba", "architectures": ["BambaForCausalLM"], "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 4,
+        "num_attention_heads": 8, "num_key_value_heads": 2, "attn_layer_indices": [2], "vocab_size": VOCAB, "mamba_n_heads": 16, "mamba_d_head": 64,
+        "mamba_expand": 2, "mamba_d_state": 64, "mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_chunk_size": 128, "max_position_embeddings": 2048,
+    },
 }  # fmt: skip
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),

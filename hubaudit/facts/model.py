@@ -23,9 +23,9 @@ from hubaudit.facts.witnesses import hear, index_disagreements
 from hubaudit.types import Disagreement, LayerSpec, ModelFacts, ParameterCount, Quantization, TensorGroup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from hubaudit.types import Config, RepoSnapshot
+    from hubaudit.types import Config, RepoSnapshot, Sourced
 
 _MAIN_CONFIG = "config.json"
 _SHOWN = 8
@@ -95,6 +95,7 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
         kv_cache_dtype=kv_scheme(snapshot.configs),
         built=() if reader is None or quantization is not None else built_tensors(reader, parameters),
         dropout_rates=_dropout_rates(config),
+        scan_chunk_tokens=_scan_chunk(reader, plan),
         disagreements=(*testimony.disagreements, *_index_disagreements(snapshot, weights)),
         missing=tuple(_missing(snapshot, has_config=reader is not None, weights=weights)),
     )
@@ -106,6 +107,13 @@ def _implied(reader: ConfigReader) -> HeaderFacts | None:
 
     found = describe(reader)
     return None if isinstance(found, str) else header_facts(group_tensors(by_name(found.tensors)))
+
+
+def _scan_chunk(reader: ConfigReader | None, plan: Sequence[LayerSpec] | None) -> Sourced[int] | None:
+    """Tokens that layers of Mamba 2 take at once; ``None`` of a model that has none of them."""
+    if reader is None or not any("mamba2" in layer.kind for layer in plan or ()):
+        return None
+    return reader.language_model().integer("mamba_chunk_size", "chunk_size")
 
 
 def _dropout_rates(config: Config | None) -> tuple[tuple[str, float], ...]:

@@ -143,7 +143,7 @@ class ModelFacts:
     no dtype asked for. A pipeline, a model of several modules and an adapter with its base have ``components`` with a ``name`` each; their
     own counts are the sums. ``format`` is that of the weights that were read; ``chosen`` and ``other_weights`` are the snapshot's.
     ``kv_cache_dtype`` is the scheme that the checkpoint was calibrated to keep keys and values in. ``dropout_rates`` are
-    those that the config names, by its own keys. ``built`` are the parameters that transformers
+    those that the config names, by its own keys. ``scan_chunk_tokens`` is how many tokens a state-space layer takes at once. ``built`` are the parameters that transformers
     makes of the config, module by module; empty where that is not described, or does not add up to the weights that are loaded.
     """
 
@@ -182,3 +182,4 @@ class ModelFacts:
     kv_cache_dtype: Sourced[str] | None = None
     built: tuple[BuiltTensor, ...] = ()
     dropout_rates: tuple[tuple[str, float], ...] = ()
+    scan_chunk_tokens: Sourced[int] | None = None

@@ -41,7 +41,7 @@ class LayerMemory:
     """One layer: what is kept from forward to backward, and the most that backward holds beside it, in MLP and attention.
 
     ``mlp`` is the part of ``saved`` that is free again when attention's backward runs, ``after_attention`` what is free besides when it is at its scores:
-    norms and dropout that come after it; ``cached`` what the cache of keys and values, which a training forward fills
+    norms and dropout that come after it; ``before_scan`` what a norm behind a scan holds in its backward pass; ``cached`` what the cache of keys and values, which a training forward fills
     unless it is told not to, holds beside ``saved``.
     """
 
@@ -50,6 +50,7 @@ class LayerMemory:
     after_attention: Amount
     mlp_temporary: Amount
     attention_temporary: Amount
+    before_scan: Amount
     boundary: Amount
     cached: Amount
     adapting: Amount
@@ -101,6 +102,7 @@ def layer_memory(
         after_attention=_after_attention(block, flow, mixer),
         mlp_temporary=_mlp_temporary(block, flow, targets, width if dense else None, routed=routed),
         attention_temporary=backward,
+        before_scan=Amount() if mixer is None else terms(mixer_named(mixer).get("temporary_before", ""), flow),
         boundary=Amount.of(flow.stream, "tokens", _HIDDEN),
         cached=cache_copies(block, flow) if mixer is None else Amount(),
         adapting=_adapting(block, flow, targets, width if dense else None, mlp),

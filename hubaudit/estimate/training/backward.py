@@ -94,6 +94,7 @@ class _Pass:
         yield self._moment(self._gradients(after), rest, mlp + self._stream.times(2), inputs, of_rest)
         at_scores = rest - memory.after_attention + stack.recomputed(setting)
         yield self._moment(self._gradients(after), at_scores, attention, inputs, of_rest)
+        yield self._moment(self._gradients(after), rest, memory.before_scan, inputs, of_rest)
         norm = norm_temporary(stack.block, stack.flow)
         yield self._moment(self._gradients(after), rest, norm + self._stream, inputs, of_rest)
 

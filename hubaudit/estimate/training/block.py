@@ -27,6 +27,7 @@ _HALF = 2
 _LARGEST_FLASH_HEAD = 256
 #: What layers without attention have none of.
 _OF_ATTENTION = frozenset({"attention_heads", "kv_heads", "head_dim"})
+_OF_MLP = frozenset({"intermediate_size"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +177,7 @@ def dimensions(facts: ModelFacts, setting: TrainSetting, block: Block) -> dict[s
         "shard_tokens": given(-(-batch.value * sequence.value // sharing.tp), "tokens ÷ tp, rounded up"),
     }
     unneeded = _OF_ATTENTION if block.mixers and block.rope == "none" else frozenset()
+    unneeded |= _OF_MLP if block.mlp == "none" else frozenset()
     names = ("layers", "hidden_size", "intermediate_size", "attention_heads", "kv_heads", "head_dim", "vocab_size")
     for name in names:
         fact: Sourced[int] = getattr(facts, name)
@@ -193,6 +195,7 @@ def dimensions(facts: ModelFacts, setting: TrainSetting, block: Block) -> dict[s
         if isinstance(sizes, str):
             return sizes
         inputs |= sizes
+    inputs |= _scanned(batch.value, sequence.value, inputs)
     moe = facts.moe
     if setting.adapters is not None:
         inputs["rank"] = given(setting.adapters.rank, "workload")
@@ -207,6 +210,19 @@ def dimensions(facts: ModelFacts, setting: TrainSetting, block: Block) -> dict[s
                 return f"{name} is not known: {fact.where}"
             inputs[name] = value
     return inputs
+
+
+def _scanned(sequences: int, tokens: int, inputs: Mapping[str, Input]) -> dict[str, Input]:
+    """Chunks of a scan that takes so many tokens of each sequence at once, and the tokens in them, padding among them; nothing without one."""
+    if "scan_chunk" not in inputs:
+        return {}
+    chunk = inputs["scan_chunk"].value
+    chunks = sequences * -(-tokens // chunk)
+    return {
+        "sequences": given(sequences, "workload"),
+        "scan_chunks": given(chunks, "sequences × (sequence tokens ÷ scan_chunk, rounded up)"),
+        "scan_tokens": given(chunks * chunk, "scan_chunks × scan_chunk"),
+    }
 
 
 def _mlp_width(facts: ModelFacts, said: Input) -> Input:

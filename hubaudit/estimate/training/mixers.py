@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hubaudit.data import table
-from hubaudit.estimate.component import Input, given
+from hubaudit.estimate.component import Input, given, known
 from hubaudit.estimate.training.amounts import Amount
 from hubaudit.facts.loading import loaded_groups
 
@@ -28,7 +28,15 @@ def mixer_named(name: str) -> dict[str, Any]:
 def mixer_dimensions(facts: ModelFacts, name: str) -> dict[str, Input] | str:
     """The sizes that a mixer's terms are made of, each with its place; or which of them is not known."""
     found: dict[str, Input] = {}
-    for size, spec in mixer_named(name).get("dims", {}).items():
+    row = mixer_named(name)
+    if row.get("chunked"):
+        said = facts.scan_chunk_tokens
+        chunk = None if said is None else known(said)
+        if chunk is None:
+            where = "no config" if said is None else said.where
+            return f"how many tokens the {name} layers take at once is not known: {where}"
+        found["scan_chunk"] = chunk
+    for size, spec in row.get("dims", {}).items():
         value = _quotient(facts, spec, found)
         if value is None:
             return f"{size} of the {name} layers is not known: no tensor gives {spec}"
@@ -81,6 +89,12 @@ def terms(text: str, flow: Flow) -> Amount:
         "float": _FLOAT,
         "inner": flow.inner,
         "stream": flow.stream,
+        "upcast": _FLOAT if flow.inner < _FLOAT else 0,
+        "product": flow.inner if flow.casts else _FLOAT,
+        "cast": flow.inner if flow.casts else 0,
+        "uncast": 0 if flow.casts else flow.inner,
+        "trained": _FLOAT if flow.is_trained else 0,
+        "as_is": _FLOAT if flow.inner == _FLOAT else 0,
     }
     made = Amount()
     for term in text.split(" + ") if text else ():
