@@ -428,8 +428,8 @@ What stands before the arrow happens when the fault comes **once**, what stands 
   have their reports, and the next run of the same command tries the rest again.
 
 How long it may take: one wait for bytes ends after `HF_HUB_DOWNLOAD_TIMEOUT` (10 s), one question with its redirects and up to 3 repetitions after
-60 s, and waits that the Hub asks for come on top where they are no longer than 60 s each; a longer one ends the audit with `rate_limit`. A batch waits for the
-quota as long as it takes. The runs of this page had shorter limits of the same kind.
+60 s, and a second more for each 500 kB that came of its answer; waits that the Hub asks for come on top where they are no longer than 60 s each, a longer one
+ends the audit with `rate_limit`. A batch waits for the quota as long as it takes. The runs of this page had shorter limits of the same kind.
 
 An audit reads no README.md from the Hub: a card's header comes with the model info. Files that are read whole are held against the hash in the repository's listing.
 Of weight files only the headers are read, which have none: bytes altered so that the header stays valid, and describes a file of exactly this

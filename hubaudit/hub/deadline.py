@@ -1,8 +1,9 @@
-"""A call that ends by a deadline, whatever it waits for."""
+"""A call that ends by a deadline, whatever it waits for; a large answer that keeps coming moves the deadline."""
 
 from __future__ import annotations
 
-from concurrent.futures import Future
+import time
+from concurrent.futures import Future, wait
 from threading import Thread
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,8 +13,34 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def call_within(seconds: float, call: Callable[[], T]) -> T:
-    """What ``call`` returns or raises, if it does so within ``seconds``.
+#: What comes more slowly than this runs out of time in the end; so 100 MB, the most of any file, are worth 200 s more.
+SLOWEST_BYTES_PER_SECOND = 500_000
+
+
+class Deadline:
+    """A point in monotonic time. Every byte that came moves it, so that a large answer over a slow line has its time, and a byte now and then has not."""
+
+    __slots__ = ("ends_at",)
+
+    def __init__(self, seconds: float) -> None:
+        self.ends_at = time.monotonic() + seconds
+
+    @property
+    def seconds_left(self) -> float:
+        """Not above zero where it has passed."""
+        return self.ends_at - time.monotonic()
+
+    def came(self, count: int) -> None:
+        """So many bytes of an answer are there."""
+        self.ends_at += count / SLOWEST_BYTES_PER_SECOND
+
+    def waited(self, seconds: float) -> None:
+        """A wait that counts as nobody's time."""
+        self.ends_at += seconds
+
+
+def call_within(deadline: Deadline, call: Callable[[], T]) -> T:
+    """What ``call`` returns or raises, if it does so before ``deadline``, which it may move.
 
     A socket's timeout bounds one wait for the next bytes, never their sum, and nothing bounds the look-up of a name. So the call has a
     thread of its own, which is left behind when the time is up: a daemon, so that it keeps no program from ending.
@@ -21,7 +48,11 @@ def call_within(seconds: float, call: Callable[[], T]) -> T:
     Raises:
         TimeoutError: the time is up.
     """
-    return started(call).result(timeout=seconds)
+    future = started(call)
+    while not wait((future,), timeout=max(0.0, deadline.seconds_left)).done:
+        if deadline.seconds_left <= 0:
+            raise TimeoutError
+    return future.result()
 
 
 def started(call: Callable[[], T]) -> Future[T]:

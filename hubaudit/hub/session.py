@@ -3,8 +3,8 @@
 What is added to its own retry loop, and why (each seen with huggingface_hub 2.4): a 429 or a Retry-After is waited out only where the
 wait is short, because the quota's window is five minutes; a body, a redirect's too, is read as a stream and dropped at a limit, because
 a server that ignores Range would send the whole weight file; a question has a total deadline, because a byte a second never runs into a
-read timeout; a body that breaks off is asked for again, because the library retries only until the answer starts; and a refused
-connection does not close the connections of the requests beside it.
+read timeout, and what came moves it a little, because 100 MB may take longer; a body that breaks off is asked for again, because the library
+retries only until the answer starts; and a refused connection does not close the connections of the requests beside it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from huggingface_hub.utils import get_session
 
 from hubaudit._version import __version__
 from hubaudit.errors import AccessError, UsageError
-from hubaudit.hub.deadline import call_within
+from hubaudit.hub.deadline import Deadline, call_within
 from hubaudit.hub.failures import explain
 from hubaudit.hub.quota import asked_wait_seconds
 from hubaudit.hub.token import find_token
@@ -51,8 +51,9 @@ _MAX_REDIRECT_BYTES = 64 * 1024
 class Patience:
     """How long to wait for the Hub, in seconds, and how often to ask again.
 
-    ``answer_seconds`` bounds one question, its redirects and repetitions included. Waits between repetitions come on top: those that the
-    Hub asks for, if they are no longer than ``rate_limit_seconds``, else ``first_wait_seconds`` and twice as long each time.
+    ``answer_seconds`` bounds one question, its redirects and repetitions included; a large answer has more, by the bytes that came
+    (`hub.deadline.Deadline`). Waits between repetitions come on top: those that the Hub asks for, if they are no longer than
+    ``rate_limit_seconds``, else ``first_wait_seconds`` and twice as long each time.
     """
 
     retries: int = 3
@@ -128,10 +129,10 @@ class HubSession:
             offset, length = byte_range
             headers |= {"Range": f"bytes={offset}-{offset + length - 1}", "Accept-Encoding": "identity"}
         retries = self.patience.retries if retries is None else retries
-        deadline = time.monotonic() + self.patience.answer_seconds
+        deadline = Deadline(self.patience.answer_seconds)
         attempt = 0
         while True:
-            deadline += 0.0 if self._budget is None else self._budget.take(url)
+            deadline.waited(0.0 if self._budget is None else self._budget.take(url))
             try:
                 outcome = _attempt(url, headers, max_bytes, deadline, self._budget)
             finally:
@@ -140,10 +141,10 @@ class HubSession:
             if isinstance(outcome, Answer) and outcome.is_good:
                 return outcome
             wait = self._wait_after(outcome, attempt)
-            if wait is None or attempt >= retries or time.monotonic() >= deadline:
+            if wait is None or attempt >= retries or deadline.seconds_left <= 0:
                 raise explain(outcome, repo_id=wanted.repo_id, revision=wanted.revision, path=wanted.path)
             time.sleep(wait)
-            deadline += wait
+            deadline.waited(wait)
             attempt += 1
 
     def _wait_after(self, outcome: Answer | Exception, attempt: int) -> float | None:
@@ -162,11 +163,11 @@ class HubSession:
 
 
 def _attempt(
-    url: str, headers: dict[str, str], max_bytes: int, deadline: float, budget: Budget | None
+    url: str, headers: dict[str, str], max_bytes: int, deadline: Deadline, budget: Budget | None
 ) -> Answer | Exception:
     """One question, once: the answer, or what kept it from coming."""
     try:
-        return call_within(deadline - time.monotonic(), partial(_ask, url, headers, max_bytes, deadline, budget))
+        return call_within(deadline, partial(_ask, url, headers, max_bytes, deadline, budget))
     except TimeoutError:
         return httpx2.ReadTimeout("the answer came too slowly", request=httpx2.Request("GET", url))
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
@@ -193,11 +194,11 @@ def _headers(token: str | None) -> dict[str, str]:
     return headers | {"authorization": f"Bearer {token}"}
 
 
-def _ask(url: str, headers: dict[str, str], max_bytes: int, deadline: float, budget: Budget | None) -> Answer:
+def _ask(url: str, headers: dict[str, str], max_bytes: int, deadline: Deadline, budget: Budget | None) -> Answer:
     """One question, once, through its redirects. The token stays behind where one leads to another host: httpx2 sees to that."""
     client = _client()
     commit = None
-    seconds = max(0.001, min(float(constants.HF_HUB_DOWNLOAD_TIMEOUT), deadline - time.monotonic()))
+    seconds = max(0.001, min(float(constants.HF_HUB_DOWNLOAD_TIMEOUT), deadline.seconds_left))
     try:
         request = client.build_request("GET", url, headers=headers, timeout=seconds)
         for _ in range(_MAX_REDIRECTS + 1):
@@ -230,7 +231,7 @@ def _client() -> httpx2.Client:
         ) from None
 
 
-def _answer(response: httpx2.Response, max_bytes: int, deadline: float) -> Answer:
+def _answer(response: httpx2.Response, max_bytes: int, deadline: Deadline) -> Answer:
     """The end of the redirects. What a refusal says stands in its headers; its body may be endless, and is left."""
     answer = Answer(
         status=response.status_code, headers=response.headers, content=b"", is_whole=False, url=str(response.url)
@@ -241,14 +242,15 @@ def _answer(response: httpx2.Response, max_bytes: int, deadline: float) -> Answe
     return replace(answer, content=content, is_whole=is_whole)
 
 
-def _read(response: httpx2.Response, max_bytes: int, deadline: float) -> tuple[bytes, bool]:
+def _read(response: httpx2.Response, max_bytes: int, deadline: Deadline) -> tuple[bytes, bool]:
     """At most ``max_bytes`` of the body, and whether that is all of it."""
     content = bytearray()
     for chunk in response.iter_bytes():
         content += chunk
+        deadline.came(len(chunk))
         if len(content) > max_bytes:
             return bytes(content[:max_bytes]), False
-        if time.monotonic() > deadline:
+        if deadline.seconds_left < 0:
             raise httpx2.ReadTimeout("the answer came too slowly", request=response.request)
     return bytes(content), True
 

@@ -153,7 +153,7 @@ def _choices() -> Iterator[bytes]:
 def any_config(data: bytes) -> None:
     """The config made of choices, with and without weights, each workload and each form of output."""
     choices = Choices(data)
-    workload, form, hardware = choices.pick(WORKLOADS), choices.below(9), HARDWARE if choices.below(4) == 0 else ()
+    workload, form, hardware = choices.pick(WORKLOADS), choices.below(256), HARDWARE if choices.below(4) == 0 else ()
     weights = weights_from(choices)
     config = config_from(choices)
     configs = {"config.json": config} if isinstance(config, dict) else {}

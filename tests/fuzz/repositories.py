@@ -128,7 +128,7 @@ def repository(data: bytes) -> None:
         others=tuple(contents.others),
     )
     try:
-        audited(snapshot, Workload(mode=choices.pick(("infer", "kv", "train"))), form=choices.below(9))
+        audited(snapshot, Workload(mode=choices.pick(("infer", "kv", "train"))), form=choices.below(256))
     except HubauditError as error:
         assert isinstance(error, CannotAuditError), f"exit code {error.exit_code}: {error}"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import threading
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -13,6 +14,7 @@ from raw_server import RawServer
 from small_repos import HASTY, QUICK, one_file
 
 from hubaudit.errors import AccessError, HubauditError, NetworkError, NotFoundError, RateLimitError, UsageError
+from hubaudit.hub.deadline import Deadline
 from hubaudit.hub.quota import asked_wait_seconds
 from hubaudit.hub.session import Answer, HubSession, Patience, Wanted, api_url, file_url
 
@@ -401,6 +403,30 @@ def test_a_byte_now_and_then_does_not_keep_us(head: bytes, drop: bytes) -> None:
         ask_raw(server, patience=HASTY)
     assert time.monotonic() - started < 10  # for ever, had it been left to the read timeout
     check_said(caught.value)
+
+
+def test_a_large_answer_has_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps coming is waited for beyond the seconds of a question: each byte moves the deadline by so much."""
+    monkeypatch.setattr("hubaudit.hub.deadline.SLOWEST_BYTES_PER_SECOND", 1_000)
+
+    def answer(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 40000\r\n\r\n")
+        for _piece in range(40):
+            connection.sendall(b"x" * 1_000)
+            time.sleep(0.05)
+
+    with RawServer(answer) as server:
+        assert ask_raw(server, patience=replace(QUICK, retries=0, answer_seconds=1.0)).content == b"x" * 40_000
+
+
+def test_what_came_moves_the_deadline_by_the_least_speed() -> None:
+    """100 MB, the most of any file, are worth 200 s, and a thousand bytes 2 ms."""
+    deadline = Deadline(60.0)
+    before = deadline.ends_at
+    deadline.came(1_000)
+    assert deadline.ends_at - before == pytest.approx(0.002, abs=1e-6)
+    deadline.came(100_000_000)
+    assert deadline.ends_at - before == pytest.approx(200.002, abs=1e-6)
 
 
 def test_a_hub_that_says_nothing(local_hub: LocalHub) -> None:

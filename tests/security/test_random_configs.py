@@ -51,7 +51,7 @@ def mutated(draw: st.DrawFn) -> Any:
     config=ANY_JSON | typed() | mutated(),
     workload=st.sampled_from(WORKLOADS),
     has_weights=st.booleans(),
-    form=st.integers(0, 8),
+    form=st.integers(0, 9),
 )
 @IN_A_FOLDER
 def test_any_config_is_a_report_with_reasons_or_exit_5(
