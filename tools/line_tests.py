@@ -24,6 +24,21 @@ def _context(name: str) -> None:
         running.switch_context(name)
 
 
+def few_examples() -> None:
+    """Hypothesis tries 25 cases of each test, always the same, instead of 100: here a test's time counts, and a mutant that dies must die again."""
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile(
+        "lines", max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("lines")
+
+
+def pytest_configure() -> None:
+    """After conftest.py, which has a profile of its own, and before any test is loaded, because a test takes the profile that there is."""
+    few_examples()
+
+
 def pytest_runtest_logstart(nodeid: str) -> None:
     """From here on, lines belong to this test."""
     _context(nodeid)

@@ -154,6 +154,12 @@ class Mutants:
         self._asked, self._lines = asked, lines
         self._items: dict[str, Any] = {}
 
+    def pytest_configure(self) -> None:
+        """Hypothesis tries as few cases as when the tests' time was taken."""
+        from tools.line_tests import few_examples
+
+        few_examples()
+
     def pytest_runtestloop(self, session: Any) -> bool:
         """In place of the tests themselves."""
         self._items = {item.nodeid: item for item in session.items}

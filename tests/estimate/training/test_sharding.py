@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from fixture_models import facts_of
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubaudit.errors import UsageError
@@ -39,6 +39,7 @@ def test_terms_of_zero() -> None:
         assert here["weights"] == 2 * count // (8 if stage == 3 else 1)
 
 
+@settings(max_examples=20)
 @given(
     gpus=st.integers(1, 64),
     batch=st.integers(1, 8),
@@ -52,6 +53,7 @@ def test_more_sharding_never_needs_more(gpus: int, batch: int, recipe: str, opti
     assert totals == sorted(totals, reverse=True)
 
 
+@settings(max_examples=30)
 @given(gpus=st.integers(2, 64), offload=st.sampled_from(["optimizer", "all", "optimizer-nvme"]))
 def test_offloading_never_needs_more(gpus: int, offload: str) -> None:
     """What lies elsewhere is not on the GPU."""
