@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from hubaudit.errors import CannotAuditError
 from hubaudit.formats.card_text import BEGIN, END
+from hubaudit.report.phrases import clean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,9 +97,10 @@ def with_section(card: Card, section: str, path: str) -> Card:
 
 
 def diff(old: Card, new: Card, path: str) -> str:
-    r"""A unified diff of the two, its lines ended by ``\n`` whatever theirs are."""
+    r"""A unified diff of the two to be read: its lines end with ``\n`` whatever theirs are, and what would move a terminal's cursor is escaped."""
     before, after = ([f"{line}\n" for line in _NEWLINE.split(card.text)] for card in (old, new))
-    return "".join(unified_diff(before, after, f"a/{path}", f"b/{path}"))
+    lines = "".join(unified_diff(before, after, f"a/{clean(path)}", f"b/{clean(path)}")).split("\n")
+    return "\n".join("\t".join(map(clean, line.split("\t"))) for line in lines)
 
 
 def _gap(card: Card) -> str:

@@ -209,18 +209,17 @@ def _print_human(results: list[Report | tuple[str, HubauditError]], stream: Any,
 
 
 def _text(results: list[Report | tuple[str, HubauditError]], output_format: str) -> str:
-    import json
-
     if output_format in ("csv", "markdown"):
         return _table_text(results, output_format)
     if output_format in _FOR_MACHINES:
         return _machine_text(results, output_format)
+    from hubaudit.report.json_text import json_text
     from hubaudit.report.wire import error_to_wire, to_wire
 
     rows = [error_to_wire(*result) if isinstance(result, tuple) else to_wire(result) for result in results]
     if output_format == "jsonl":
-        return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
-    return json.dumps(rows[0] if len(rows) == 1 else rows, ensure_ascii=False, indent=2) + "\n"
+        return "".join(json_text(row) + "\n" for row in rows)
+    return json_text(rows[0] if len(rows) == 1 else rows, indent=2) + "\n"
 
 
 def _table_text(results: list[Report | tuple[str, HubauditError]], output_format: str) -> str:

@@ -274,16 +274,15 @@ def _gated(rows: Rows, gate: Gate) -> int:
 
 
 def _compare(old: Path, new: Path, *, as_json: bool) -> int:
-    import json
-
     from hubaudit.batch.diff import differences, sentence
     from hubaudit.batch.journal import Rows
+    from hubaudit.report.json_text import json_text
 
     with Rows(old) as before, Rows(new) as after:
         changed = 0
         for difference in differences(before, after):
             changed += 1
-            click.echo(json.dumps(difference, ensure_ascii=False) if as_json else sentence(difference))
+            click.echo(json_text(difference) if as_json else sentence(difference))
         total = sum(after.index.counts().values())
     click.echo(f"{changed:,} of {total:,} models changed", err=True)
     return 0

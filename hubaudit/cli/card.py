@@ -216,6 +216,8 @@ def _line(finding: Finding, path: Path, output_format: str) -> str:
 
 
 def _state(path: Path, card: Card, *, is_stale: bool, write: bool, wrong: int) -> str:
+    from hubaudit.report.phrases import clean
+
     section = (
         "has no memory section"
         if not card.has_section
@@ -226,7 +228,7 @@ def _state(path: Path, card: Card, *, is_stale: bool, write: bool, wrong: int) -
     if write and is_stale:
         section = "written"
     told = f"; {wrong} claim{'s' if wrong > 1 else ''} that the audit contradicts" if wrong else ""
-    return f"{path.as_posix()}: {section}{told}"
+    return f"{clean(path.as_posix())}: {section}{told}"
 
 
 def _failed(error: HubauditError) -> int:

@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 _LARGEST_COUNT = 2**53  # beyond it JSON numbers lose their last digits in half of the world's readers
 _SHOWN_CHARACTERS = 40
+#: Of a model type, a class, a method of quantization: what is longer was not written to be one, and megabytes of it would be a report's.
+LONGEST_NAME = 1_000
 _SHAPE_KEYS = ("hidden_size", "num_hidden_layers", "num_attention_heads")
 
 
@@ -294,7 +296,7 @@ class ConfigReader:
 
 def _named_type(config: Config) -> str | None:
     named = config.get("model_type")
-    return named if isinstance(named, str) and named else None
+    return named if isinstance(named, str) and 0 < len(named) <= LONGEST_NAME else None
 
 
 def _default(model_type: str | None, value: Json) -> Sourced[Json]:

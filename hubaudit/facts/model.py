@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from hubaudit.errors import CannotAuditError
 from hubaudit.facts.built import WithKnownShapes, built_tensors
-from hubaudit.facts.config_reader import ConfigReader
+from hubaudit.facts.config_reader import LONGEST_NAME, ConfigReader
 from hubaudit.facts.geometry import Geometry, geometry_of, no_config
 from hubaudit.facts.headers import HeaderFacts, header_facts
 from hubaudit.facts.kv_scheme import kv_scheme
@@ -203,7 +203,7 @@ def _family(
 def _architecture(config: Config | None) -> str | None:
     named = None if config is None else config.get("architectures")
     first = named[0] if isinstance(named, list) and named else None
-    return first if isinstance(first, str) else None
+    return first if isinstance(first, str) and len(first) <= LONGEST_NAME else None
 
 
 def _quantization(weights: _Weights) -> Quantization | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hubaudit.facts.config_reader import LONGEST_NAME
 from hubaudit.facts.module_patterns import matches_target
 from hubaudit.facts.packing_layouts import Setting
 from hubaudit.facts.quantizers import Method, method_called, methods
@@ -118,7 +119,7 @@ def _method_name(section: Mapping[str, Json]) -> str | None:
     """What the section calls its method; a section without a name is known by its keys, or is "unnamed" where it quantizes all the same."""
     said = section.get("quant_method")
     if isinstance(said, str) and said.strip():
-        return said.strip()
+        return said.strip()[:LONGEST_NAME]
     if any(section.get(key) is True for key in ("load_in_4bit", "load_in_8bit", "_load_in_4bit", "_load_in_8bit")):
         return "bitsandbytes"
     if isinstance(section.get("config_groups"), Mapping):

@@ -27,6 +27,8 @@ _LIVE_BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 #: Roles of which one token passes through `experts_per_token` of `experts`, not through all.
 _ROUTED = "expert"
 _MAX_DIGITS = 9
+#: The longest names of real checkpoints have a third of it.
+_LONGEST_PATTERN = 1_000
 _DIGIT = re.compile("[0-9]")
 ExtrasOf: TypeAlias = "Callable[[Sequence[str]], Sequence[str | None]]"
 _Key: TypeAlias = "tuple[str, str, tuple[int, ...], Held, str | None]"
@@ -143,6 +145,8 @@ def _rows() -> tuple[tuple[re.Pattern[str], str], ...]:
 @cache
 def role_of(pattern: str) -> str:
     """What tensors of this name are for: a role of roles.toml, ``"other"`` where no row matches."""
+    if len(pattern) > _LONGEST_PATTERN:
+        return "other"
     return next((role for match, role in _rows() if match.search(pattern)), "other")
 
 

@@ -35,6 +35,7 @@ BUNDLE_VERSION = 2
 #: Version 1 has a row of name, dtype, shape and bytes for each tensor; 92,000 of them take ten times as long to read.
 _READABLE_VERSIONS = (1, BUNDLE_VERSION)
 MAX_BUNDLE_BYTES = 512_000_000
+_MAX_NAME_CHARACTERS = 1_000
 
 
 def write_bundle(snapshot: RepoSnapshot, path: Path) -> None:
@@ -174,9 +175,9 @@ def _fields(one: WeightSet | Terms | TokenizerFacts | Sourced[int]) -> dict[str,
 
 def _from_json(bundle: dict[str, Any], source: Source) -> RepoSnapshot:
     return RepoSnapshot(
-        repo_id=_text(bundle["repo_id"]),
-        revision=_text_or_none(bundle["revision"]),
-        commit=_text_or_none(bundle["commit"]),
+        repo_id=_name(bundle["repo_id"]),
+        revision=_name_or_none(bundle["revision"]),
+        commit=_name_or_none(bundle["commit"]),
         source=source,
         files=tuple(RepoFile(path=_path(path), size_bytes=_size_or_none(size)) for path, size in bundle["files"]),
         configs={_path(name): _object(config) for name, config in _object(bundle["configs"]).items()},
@@ -190,7 +191,7 @@ def _from_json(bundle: dict[str, Any], source: Source) -> RepoSnapshot:
             for index in bundle["indexes"]
         ),
         card=_text_or_none(bundle["card"]),
-        library_name=_text_or_none(bundle["library_name"]),
+        library_name=_name_or_none(bundle["library_name"]),
         hub_parameters=None
         if bundle["hub_parameters"] is None
         else {_text(dtype): _size(count) for dtype, count in _object(bundle["hub_parameters"]).items()},
@@ -282,6 +283,17 @@ def _text(value: object) -> str:
 
 def _text_or_none(value: object) -> str | None:
     return None if value is None else _text(value)
+
+
+def _name(value: object) -> str:
+    name = _text(value)
+    if len(name) > _MAX_NAME_CHARACTERS:
+        raise ValueError(f"a name of {len(name):,} characters")
+    return name
+
+
+def _name_or_none(value: object) -> str | None:
+    return None if value is None else _name(value)
 
 
 def _path(value: object) -> str:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 PARALLEL_REQUESTS = 32
 _MAX_SERVED_BYTES = 256_000_000
+_LONGEST_LIBRARY = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +237,7 @@ def repo_info(reference: Reference, answer: Answer) -> RepoInfo:
         commit=str(commit),
         files=_listing(siblings),
         digests=_digests(siblings),
-        library_name=library if isinstance(library, str) else None,
+        library_name=library if isinstance(library, str) and len(library) <= _LONGEST_LIBRARY else None,
         hub_parameters=_hub_parameters(info.get("safetensors")),
         terms=terms_of(info.get("cardData"), gated=info.get("gated")),
     )

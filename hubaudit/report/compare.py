@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from itertools import pairwise
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from hubaudit.report.changes import Change, changes
+from hubaudit.report.json_text import json_text
 from hubaudit.report.phrases import clean, fit_cells, plan_line
 from hubaudit.report.tabular import escaped, table
 from hubaudit.report.totals import total_of
@@ -90,7 +90,7 @@ def to_json(subjects: Sequence[Compared]) -> str:
         }
         for before, after, found in changed(subjects)
     ]
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    return json_text(document, indent=2) + "\n"
 
 
 def _wire(one: Compared) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
 from collections import Counter
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubaudit.data import table
 from hubaudit.data.dtypes import bits_of, short_name
+from hubaudit.report.json_text import json_text
 from hubaudit.report.phrases import clean, identity
 from hubaudit.report.wire import head
 from hubaudit.units import format_bytes
@@ -133,7 +133,7 @@ def to_json(found: LayerMap) -> str:
         "kinds": [asdict(row) for row in found.rows],
         "lengths": [asdict(length) for length in found.lengths],
     }
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    return json_text(document, indent=2) + "\n"
 
 
 def _symbols(alike: dict[tuple[str, tuple[CacheTensor, ...], bool], list[LayerSpec]]) -> dict[Any, str]:

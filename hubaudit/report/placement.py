@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
+from hubaudit.report.json_text import json_text
 from hubaudit.report.phrases import clean
 from hubaudit.report.tabular import escaped, table
 from hubaudit.report.wire import head
@@ -100,7 +100,7 @@ def to_json(placement: Placement, title: str) -> str:
             "assumptions": list(placement.assumptions),
         }
     }
-    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"
+    return json_text(document, indent=2) + "\n"
 
 
 def _cells(placement: Placement) -> list[tuple[str, ...]]:

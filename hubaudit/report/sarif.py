@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from hubaudit._version import __version__
 from hubaudit.findings import rules
+from hubaudit.report.json_text import json_text
 from hubaudit.report.phrases import clean
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def to_sarif(results: Sequence[Report | tuple[str, HubauditError]]) -> str:
             _result(finding, report.subject, places[finding.rule]) for report in reports for finding in report.findings
         ],
     }
-    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, ensure_ascii=False, indent=2) + "\n"
+    return json_text({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
 def _plain(text: str) -> str:
@@ -94,7 +94,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 
 def _result(finding: Finding, subject: Subject, rule_index: int) -> dict[str, Any]:
-    place: dict[str, Any] = {"artifactLocation": {"uri": quote(file_of(finding, subject))}}
+    place: dict[str, Any] = {"artifactLocation": {"uri": quote(file_of(finding, subject), errors="surrogatepass")}}
     if finding.line is not None:
         place["region"] = {"startLine": finding.line}
     location: dict[str, Any] = {"physicalLocation": place}

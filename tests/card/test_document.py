@@ -109,3 +109,12 @@ def test_the_diff() -> None:
     assert "+## Memory requirements\n" in text
     assert "\r" not in text
     assert diff(new, new, "x.md") == ""
+
+
+def test_a_diff_moves_no_cursor() -> None:
+    """What a stranger wrote near the section is shown escaped; tabs and letters are themselves, and lines stay lines."""
+    card = parse_card("# Modèle\t1\n\x1b[2J\x9b1m\u202e\u2028\0\n".encode(), "x.md")
+    text = diff(card, with_section(card, SECTION, "x.md"), "a\x1b[2J.md")
+    assert "# Modèle\t1\n" in text
+    assert r"\x1b[2J\x9b1m\u202e\u2028\x00" in text
+    assert text.replace("\n", "").replace("\t", "").isprintable()

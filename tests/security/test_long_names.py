@@ -1,0 +1,108 @@
+"""Names made to keep an audit busy: patterns look at them in bounded time, and megabytes of name fill no report."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from byte_sources import BytesSource
+from small_repos import CONFIG
+from weight_bytes import safetensors
+
+from hubaudit.auditing import audit_snapshot
+from hubaudit.data import table
+from hubaudit.errors import MalformedFileError
+from hubaudit.formats.safetensors import read_safetensors
+from hubaudit.hub import fetch
+from hubaudit.hub.bundle import read_bundle, write_bundle
+from hubaudit.report.tabular import to_csv
+from hubaudit.types import RepoSnapshot, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_WORDS = (
+    "x",
+    "norm",
+    "a_norm",
+    "ln_",
+    "_",
+    "1",
+    "norm.",
+    ".ffn_a",
+    ".ffn_",
+    ".indexer.a",
+    "attn.rotary_emb.",
+    ".ssm_",
+    ".a",
+    "layers.1.",
+    "mtp_a.",
+)
+
+
+def _patterns(node: Any) -> Iterator[str]:
+    """Every ``match`` in a table."""
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            if key == "match" and isinstance(value, str):
+                yield value
+            else:
+                yield from _patterns(value)
+    elif isinstance(node, list | tuple):
+        for item in node:
+            yield from _patterns(item)
+
+
+@pytest.mark.parametrize("name", ["roles.toml", "split.toml", "unbuilt.toml", "gguf_architectures.toml"])
+def test_no_pattern_of_a_table_takes_long(name: str) -> None:
+    """1,000 characters (longer names have no role) made of words of the patterns: what gives back character by character took a second for each, and 20 kB of name 36 s."""
+    patterns = [re.compile(text, re.IGNORECASE) for text in _patterns(table(name))]
+    assert patterns
+    for pattern in patterns:
+        for word in _WORDS:
+            began = time.process_time()
+            pattern.search((word * 1_000)[:1_000])
+            assert time.process_time() - began < 0.1, (pattern.pattern, word)
+
+
+@pytest.mark.parametrize("word", ["x", "a_norm", "ln_", "_"])
+def test_a_tensor_with_an_endless_name(word: str) -> None:
+    """A name of 100 kB is a name; its tensor counts as any."""
+    read = read_safetensors(BytesSource(safetensors({(word * 100_000)[:100_000]: ("F32", (2, 2))})))
+    snapshot = RepoSnapshot(
+        repo_id="a/b", revision=None, commit=None, source="local", configs={"config.json": CONFIG}, weights=(read,)
+    )
+    began = time.process_time()
+    report = audit_snapshot(snapshot, Workload())
+    assert time.process_time() - began < 3
+    assert report.facts.parameters is not None
+    assert report.facts.parameters.total == 4
+
+
+@pytest.mark.parametrize("key", ["model_type", "architectures", "quantization_config"])
+def test_megabytes_of_name_fill_no_report(key: str, tmp_path: Path) -> None:
+    """A text of two million characters in the place of a name is none."""
+    endless = "x" * 2_000_000
+    value: Any = {"model_type": endless, "architectures": [endless], "quantization_config": {"quant_method": endless}}[
+        key
+    ]
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, key: value}))
+    (tmp_path / "model.safetensors").write_bytes(safetensors({"w": ("F32", (2, 2))}))
+    assert len(to_csv([audit_snapshot(fetch(str(tmp_path)), Workload())])) < 20_000
+
+
+@pytest.mark.parametrize("key", ["repo_id", "revision", "commit", "library_name"])
+def test_megabytes_of_name_make_no_bundle(key: str, tmp_path: Path) -> None:
+    """Nor in a bundle, which is refused."""
+    file = tmp_path / "b.json"
+    write_bundle(
+        RepoSnapshot(repo_id="a/b", revision=None, commit=None, source="local", configs={"config.json": CONFIG}), file
+    )
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: "x" * 1_001}))
+    with pytest.raises(MalformedFileError, match="a name of 1,001 characters"):
+        read_bundle(file)
