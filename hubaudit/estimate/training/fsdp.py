@@ -30,7 +30,8 @@ _GATHERED = {
     2: f"{_COMMIT} torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, wait_for_unshard: the layer at work, the buffer of one more, and the root",
 }
 _REDUCED = {
-    1: f"{_COMMIT} torch/distributed/fsdp/_runtime_utils.py, _reduce_grad: a layer's whole gradient, and its cast where it is reduced in another type",
+    1: f"{_COMMIT} torch/distributed/fsdp/_runtime_utils.py, _reduce_grad and _get_reduce_scatter_tensors: a layer's whole gradient, and its copy where it is reduced in another type "
+    "or has to be padded",
     2: f"{_COMMIT} torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py, foreach_reduce: a layer's whole gradients and the padded buffer of the "
     "reduce-scatter",
 }
@@ -41,8 +42,8 @@ _ADAPTER = "adapter"
 class Cut:
     """A model cut by FSDP: ``base`` and ``trained`` are one process's shards (of the first, which has most) beside the whole ones.
 
-    ``unit`` and ``root`` are elements, padding among them, of one layer and of what lies outside layers; ``unit_gradients`` those of one layer
-    that have gradients.
+    ``unit`` and ``root`` are elements, padding among them, of one layer and of what lies outside layers; ``unit_gradient_elements`` those of one layer
+    that have gradients, ``padded_gradient_elements`` the same with the padding that their reduction needs.
     """
 
     version: int
@@ -53,6 +54,7 @@ class Cut:
     unit_elements: int
     root_elements: int
     unit_gradient_elements: int
+    padded_gradient_elements: int
 
     def share(self, part: Component, setting: TrainSetting, held: Standing) -> Component:
         """One process's share of a standing component; others are whole."""
@@ -85,13 +87,15 @@ class Cut:
     def _reduced(self, setting: TrainSetting, held: Standing) -> Component:
         bits = gathered_bits(setting) if setting.adapters is None else held.gradient_bits
         reduced = max(bits, setting.recipe.gradient_bits) if setting.adapters is None else bits
-        extra = 0 if self.version == 1 and reduced == bits else reduced
+        is_whole = self.padded_gradient_elements == self.unit_gradient_elements
+        extra = 0 if self.version == 1 and reduced == bits and is_whole else reduced
         inputs = {
             "unit_gradient_elements": given(self.unit_gradient_elements, "shapes of the trainable tensors"),
             "gradient_bits": given(bits, f"table:recipes.toml#{setting.recipe.name}"),
-            "reduce_bits": given(extra, "0 where the gradient itself is reduced in place"),
+            "padded_gradient_elements": given(self.padded_gradient_elements, "the same, padded"),
+            "reduce_bits": given(extra, "0 where the gradient itself is what is reduced"),
         }
-        formula = "unit_gradient_elements * (gradient_bits + reduce_bits) // 8"
+        formula = "(unit_gradient_elements * gradient_bits + padded_gradient_elements * reduce_bits) // 8"
         return component("buckets", "Workspace", formula, inputs, exactness="formula", source=_REDUCED[self.version])
 
 
@@ -131,6 +135,7 @@ def cut(facts: ModelFacts, held: Standing, version: int, processes: int) -> Cut:
         unit_elements=-(-unit // layers),
         root_elements=elements_of(pieces(_outside(base), 1, processes)) * processes,
         unit_gradient_elements=-(-elements_of(trained_within) // layers),
+        padded_gradient_elements=-(-elements_of(pieces(trained_within, layers, processes)) * processes // layers),
     )
 
 

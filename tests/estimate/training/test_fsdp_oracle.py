@@ -31,6 +31,25 @@ import torch, torch.distributed as dist, transformers
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.utils._python_dispatch import TorchDispatchMode
+class Collectives(TorchDispatchMode):
+    # elements of the larger tensor of each collective: what is gathered, and what is reduced
+    def __init__(self):
+        super().__init__()
+        self.whole = {"gather": set(), "reduce": set()}
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = str(func)
+        if "gather" in name or "reduce_scatter" in name:
+            flat = [one for part in args for one in (part if isinstance(part, (list, tuple)) else [part])]
+            flat = [one for part in flat for one in (part if isinstance(part, (list, tuple)) else [part])]
+            sizes = [one.untyped_storage().nbytes() // one.element_size() for one in flat if isinstance(one, torch.Tensor)]
+            self.whole["reduce" if "reduce" in name else "gather"].add(max(sizes))
+        return func(*args, **(kwargs or {}))
+def step(model):
+    ids = torch.zeros(1, 8, dtype=torch.long)
+    with Collectives() as seen:
+        model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
+    return {name: sorted(sizes) for name, sizes in seen.whole.items()}
 config, found = json.loads(sys.argv[1]), {}
 for processes in json.loads(sys.argv[2]):
     dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=processes)
@@ -46,7 +65,7 @@ for processes in json.loads(sys.argv[2]):
     shards = sum(p._sharded_param_data.numel() for s in states for g in s._fsdp_param_groups for p in g.fsdp_params)
     one = FullyShardedDataParallel(build(), device_id=torch.device("cpu"), auto_wrap_policy=ModuleWrapPolicy({transformers.models.qwen2.modeling_qwen2.Qwen2DecoderLayer}))
     flats = [p.numel() for p in one.parameters()]
-    found[processes] = [shards, flats]
+    found[processes] = [shards, flats, step(one), step(two)]
     dist.destroy_process_group()
 print(json.dumps(found))
 """
@@ -73,7 +92,21 @@ def test_shards_are_those_of_torch(real: dict[int, list[Any]], processes: int) -
     )
     held = standing(facts, settle_training(facts, Workload(mode="train", recipe="fp32")))
     assert held is not None
-    shards, flats = real[processes]
+    shards, flats, *_ = real[processes]
     assert cut(facts, held, 2, processes).base_shard_elements == shards
     assert len(flats) == _CONFIG["num_hidden_layers"] + 1
     assert cut(facts, held, 1, processes).base_shard_elements == sum(flats)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("processes", _PROCESSES)
+def test_buffers_are_those_of_torch(real: dict[int, list[Any]], processes: int, version: int) -> None:
+    """A step of the real objects: a layer and the root are gathered whole, and their gradients reduced, in buffers of exactly so many elements."""
+    facts = understand(
+        RepoSnapshot(repo_id="made/up", revision=None, commit=None, source="local", configs={"config.json": _CONFIG})
+    )
+    held = standing(facts, settle_training(facts, Workload(mode="train", recipe="fp32")))
+    assert held is not None
+    made, seen = cut(facts, held, version, processes), real[processes][1 + version]
+    assert seen["gather"] == sorted({made.unit_elements, made.root_elements})
+    assert seen["reduce"] == sorted({made.padded_gradient_elements, made.root_elements})
