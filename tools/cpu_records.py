@@ -39,6 +39,24 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "model_type": "mamba", "architectures": ["MambaForCausalLM"], "hidden_size": 128, "intermediate_size": 256, "state_size": 16,
         "num_hidden_layers": 2, "vocab_size": 1024, "conv_kernel": 4, "time_step_rank": 8,
     },
+    # Geometries that nothing was looked up in while the formulas were made: odd sizes, five queries a key, tied embeddings, experts beside a shared one.
+    "grouped, tied": {
+        "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 240, "intermediate_size": 616, "num_hidden_layers": 3,
+        "num_attention_heads": 10, "num_key_value_heads": 2, "vocab_size": 3001, "max_position_embeddings": 1024, "tie_word_embeddings": True,
+    },
+    "shared expert": {
+        "model_type": "qwen2_moe", "architectures": ["Qwen2MoeForCausalLM"], "hidden_size": 160, "intermediate_size": 416,
+        "moe_intermediate_size": 96, "shared_expert_intermediate_size": 192, "num_experts": 6, "num_experts_per_tok": 2, "num_hidden_layers": 2,
+        "num_attention_heads": 5, "num_key_value_heads": 5, "vocab_size": 1500, "max_position_embeddings": 512,
+    },
+    "odd encoder-decoder": {
+        "model_type": "t5", "architectures": ["T5ForConditionalGeneration"], "d_model": 192, "d_kv": 24, "d_ff": 480, "num_layers": 3,
+        "num_decoder_layers": 2, "num_heads": 6, "vocab_size": 1400, "decoder_start_token_id": 0, "pad_token_id": 0, "dropout_rate": 0.0,
+    },
+    "fused, tied": {
+        "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_embd": 180, "n_layer": 3, "n_head": 6, "n_positions": 512,
+        "vocab_size": 1300, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0,
+    },
 }  # fmt: skip
 _INFER: dict[str, Any] = {"mode": "infer", "batch_size": 2, "prompt_tokens": 128, "new_tokens": 4, "dtype": "bf16"}
 _TRAIN: dict[str, Any] = {"mode": "train", "batch_size": 2, "sequence_tokens": 128, "recipe": "bf16"}
@@ -57,6 +75,11 @@ WORKLOADS: dict[str, dict[str, Any]] = {
 RECORDED = (
     *(("dense", name) for name in WORKLOADS),
     *((model, name) for model in ("mixture", "encoder-decoder", "mamba") for name in ("generate", "train")),
+    *(
+        (model, name)
+        for model in ("grouped, tied", "shared expert", "odd encoder-decoder", "fused, tied")
+        for name in ("generate", "int8", "nf4", "train", "lora", "qlora")
+    ),
 )
 
 

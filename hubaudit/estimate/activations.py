@@ -5,16 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hubaudit.estimate.component import Input, component, given, known
-from hubaudit.estimate.layer_moments import layer_moments, origin, routed_inputs, scanned
+from hubaudit.estimate.layer_moments import layer_moments, matrix_moment, origin, routed_inputs, scanned
 
 if TYPE_CHECKING:
     from hubaudit.estimate.setting import Setting
     from hubaudit.types import Component, ModelFacts
 
-#: cos and sin of the positions.
-_ROTARY = " + 2 * prompt_tokens * head_dim * dtype_bits // 8"
-#: While one of the matrices of a gated MLP is multiplied: one tensor of the MLP's width, the product's own being counted with the product.
-_MATRIX = "batch_size * prompt_tokens * (4 * hidden_size + intermediate_size) * dtype_bits // 8" + _ROTARY
 #: One new token: the MLP's three tensors, and one layer's keys and values a second time while the token is appended.
 _DECODE = (
     "6 * batch_size * intermediate_size * dtype_bits // 8"
@@ -57,15 +53,16 @@ def layer_activations(facts: ModelFacts, setting: Setting) -> Component | str:
     return max(made, key=lambda part: part.bytes)
 
 
-def matrix_activations(facts: ModelFacts, setting: Setting) -> Component | str:
-    """What is alive beside the temporaries of one matrix product of the MLP."""
+def matrix_activations(facts: ModelFacts, setting: Setting, which: str) -> Component | str:
+    """What is alive beside the temporaries of a matrix product of the MLP: one that reads the stream (``in``), or the last (``out``)."""
     inputs = _inputs(facts, setting)
     if isinstance(inputs, str):
         return inputs
-    source, band = origin(facts)
+    moment = matrix_moment(facts, setting, which)
     return component(
-        "activations", "Activation", _MATRIX, inputs, exactness="formula", source=source, band_percent=band
-    )
+        "activations", "Activation", moment.formula, inputs | dict(moment.inputs), exactness="formula",
+        source=moment.source, band_percent=moment.band_percent,
+    )  # fmt: skip
 
 
 def decode_activations(facts: ModelFacts, setting: Setting, largest_layer_elements: int) -> Component | str:

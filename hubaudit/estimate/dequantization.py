@@ -9,41 +9,53 @@ from hubaudit.data.dtypes import bits_of
 from hubaudit.estimate.component import component, given, known
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hubaudit.estimate.component import Input
+    from hubaudit.estimate.conversion import Conversion
     from hubaudit.estimate.quantized_weights import Split
     from hubaudit.estimate.setting import Setting
     from hubaudit.types import Component, ModelFacts
 
-#: A 4-bit layer unpacks its weight into the compute dtype and multiplies there; input and output are cast where that is not the model's.
+#: A 4-bit layer takes its input in the compute dtype, unpacks its weight into that and multiplies; with the weight gone, the product in the model's dtype.
 _FOUR_BIT = (
-    "largest_elements * compute_bits // 8 + batch_size * prompt_tokens * intermediate_size * compute_bits // 8"
-    " + batch_size * prompt_tokens * (hidden_size * compute_bits + intermediate_size * dtype_bits) * casts // 8"
+    "batch_size * prompt_tokens * (read_size * casts + made_size) * compute_bits // 8"
+    " + max(largest_elements * compute_bits, batch_size * prompt_tokens * made_size * dtype_bits * casts) // 8"
 )
 #: LLM.int8(): the input in 8 bit with a scale a token, the product in int32 and in fp16, and in the model's dtype where that is another.
-_INT8 = "batch_size * prompt_tokens * (hidden_size + 4 + 6 * intermediate_size + casts * intermediate_size * dtype_bits // 8)"
+_INT8 = "batch_size * prompt_tokens * (read_size + 4 + 6 * made_size + casts * made_size * dtype_bits // 8)"
 #: Up to so many tokens bitsandbytes multiplies with packed weights; beyond, that depends on the GPU.
 _PACKED_TOKENS = 4
 _SOURCE = "bitsandbytes 0.50.2, backends/cuda/ops.py (gemm_4bit: dequantize and multiply; int8_linear_matmul, int8_mm_dequant), nn/modules.py"
 _LOADING = "transformers 5.23.0, integrations/bitsandbytes.py: a weight lies on the device in the load dtype until it is quantized"
 
 
-def matrix_temporaries(facts: ModelFacts, setting: Setting, found: Split | None) -> Component | None:
-    """What the largest product of the MLP takes under bitsandbytes; ``None`` for other methods, and where widths are not known.
+def matrix_temporaries(facts: ModelFacts, setting: Setting, found: Split | None) -> Iterator[tuple[str, Component]]:
+    """What a product of the MLP takes under bitsandbytes, for one that reads the stream and for the last; none of other methods.
 
-    ``found`` is what the method converts.
-
-    The lower end is that of a kernel that never unpacks.
+    Each with ``in`` or ``out``, which of the two it is; none where widths are not known. ``found`` is what the method converts. The lower end
+    is that of a kernel that never unpacks.
     """
     conversion = setting.conversion
     hidden, inner = known(facts.hidden_size), known(facts.intermediate_size)
     if conversion is None or conversion.method != "bitsandbytes" or hidden is None or inner is None:
-        return None
-    inputs = {
-        "batch_size": setting.batch_size,
-        "prompt_tokens": setting.prompt_tokens,
-        "hidden_size": hidden,
-        "intermediate_size": inner,
-        "dtype_bits": setting.dtype_bits,
-    }
+        return
+    for which, read, made in (("in", hidden, inner), ("out", inner, hidden)):
+        inputs = {
+            "batch_size": setting.batch_size,
+            "prompt_tokens": setting.prompt_tokens,
+            "read_size": read,
+            "made_size": made,
+            "dtype_bits": setting.dtype_bits,
+        }
+        part = _product(setting, conversion, inputs, found)
+        if part is not None:
+            yield which, part
+
+
+def _product(
+    setting: Setting, conversion: Conversion, inputs: dict[str, Input], found: Split | None
+) -> Component | None:
     compute = conversion.compute_dtype
     if compute is None:
         inputs["casts"] = given(int(setting.dtype != "F16"), "1 where the model's dtype is not fp16")
@@ -58,7 +70,9 @@ def matrix_temporaries(facts: ModelFacts, setting: Setting, found: Split | None)
         "casts": given(int(setting.dtype != compute), "1 where the compute dtype is not the model's"),
     }
     made = component("dequantization", "Workspace", _FOUR_BIT, inputs, exactness="formula", source=_SOURCE)
-    return replace(made, low_bytes=made.bytes - largest * bits_of()[compute] // 8)
+    packed = inputs | {"largest_elements": given(0, "a kernel that never unpacks")}
+    least = component("dequantization", "Workspace", _FOUR_BIT, packed, exactness="formula", source=_SOURCE)
+    return replace(made, low_bytes=least.bytes)
 
 
 def loading_temporaries(setting: Setting, found: Split | None) -> Component | None:

@@ -75,9 +75,8 @@ def _prefill(
     fixed = standing if facts.family == "encoder-decoder" else (*standing, *cached.components)
     device = (workspace(), cuda_context())
     yield Moment(phase=name, components=_alive(fixed, [_made(layer_activations(facts, setting)), *device]))
-    product = matrix_temporaries(facts, setting, found)
-    if product is not None:
-        beside = _made(matrix_activations(facts, setting))
+    for which, product in matrix_temporaries(facts, setting, found):
+        beside = _made(matrix_activations(facts, setting, which))
         yield Moment(phase=name, components=_alive(fixed, [beside, product, *device]))
     head = _made(logits(facts, setting, of_prompt=True))
     if head is not None:

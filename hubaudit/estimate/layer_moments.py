@@ -35,17 +35,17 @@ _DISTANCES = (
     " + batch_size * prompt_tokens * (2 * hidden_size + 3 * attention_heads * head_dim) * dtype_bits // 8"
 )
 _BIAS = " + prompt_tokens * prompt_tokens * attention_heads * dtype_bits // 8"
-#: The layer's own variable keeps attention's weights through its MLP.
-_KEPT = " + batch_size * prompt_tokens * prompt_tokens * attention_heads * dtype_bits // 8"
+#: The layer's own variable keeps attention's weights through its MLP, and the model its masks.
+_KEPT = " + batch_size * prompt_tokens * prompt_tokens * (masks + attention_heads) * dtype_bits // 8"
 #: Experts: the stream, and for each token and each of its experts the inputs in the experts' order with either gate, up and their product, or the
 #: outputs three times while they are weighted and put back in order.
 _EXPERTS = (
     "batch_size * prompt_tokens * (4 * hidden_size + experts_per_token * max(hidden_size + 4 * expert_intermediate_size, 4 * hidden_size))"
     " * dtype_bits // 8"
 )
-#: Mamba's scan in plain torch: the discretized state matrices of all tokens three times in float32, and what leads to them.
+#: Mamba's scan in plain torch: the discretized state matrices of all tokens three times in float32, what leads to them, and the outputs one by one and together.
 _SCAN = (
-    "batch_size * prompt_tokens * (hidden_size * (2 * dtype_bits + 32) + inner_size * (6 * dtype_bits + 64)) // 8"
+    "batch_size * prompt_tokens * (hidden_size * (2 * dtype_bits + 32) + inner_size * (7 * dtype_bits + 64)) // 8"
     " + 12 * batch_size * prompt_tokens * inner_size * state"
 )
 _SCAN_SOURCE = (
@@ -86,20 +86,53 @@ def layer_moments(facts: ModelFacts, setting: Setting, routed: Mapping[str, Inpu
     source, band = origin(facts)
     found = block_of(facts)
     block = None if isinstance(found, str) else found
-    rotary = "" if block is not None and block.rope == "none" else _ROTARY
+    rotary = _rotary(block)
     yield LayerMoment(formula=_MLP + rotary, source=source, band_percent=band, inputs=_mlp(block))
-    is_eager = setting.attention == "eager" or (block is not None and block.eager_only)
-    if is_eager:
+    if _is_eager(setting, block):
         formula = _EAGER + (_BIAS if _has_position_bias(block) else "") + rotary
         yield LayerMoment(formula=formula, source=source, band_percent=band, inputs=_eager(facts, setting, block))
-        kept = _MLP + _KEPT + rotary
-        yield LayerMoment(formula=kept, source=source, band_percent=band, inputs=_mlp(block))
+        kept = _MLP + _kept(block)
+        yield LayerMoment(formula=kept + rotary, source=source, band_percent=band, inputs=_mlp(block) | _masks(facts, block))
     elif block is not None and block.sdpa_is_math:
         yield LayerMoment(formula=_MATH + rotary, source=source, band_percent=band)
     if _has_position_bias(block):
         yield LayerMoment(formula=_DISTANCES, source=source, band_percent=band)
     if routed is not None:
         yield LayerMoment(formula=_EXPERTS + rotary, source=_ROUTED, band_percent=band, inputs=routed)
+
+
+def matrix_moment(facts: ModelFacts, setting: Setting, which: str) -> LayerMoment:
+    """What is alive beside one product of the MLP: of the MLP's width a gated one's first factor, and what the last product reads."""
+    source, band = origin(facts)
+    found = block_of(facts)
+    block = None if isinstance(found, str) else found
+    is_plain = block is not None and (block.mlp == "plain" or "gate_up" in block.fused)
+    widths = given(0 if which == "in" and is_plain else 1, "rule:the MLP's own tensors")
+    inputs = _mlp(block) | {"widths": widths}
+    if not _is_eager(setting, block):
+        return LayerMoment(formula=_MLP + _rotary(block), source=source, band_percent=band, inputs=inputs)
+    formula = _MLP + _kept(block) + _rotary(block)
+    return LayerMoment(formula=formula, source=source, band_percent=band, inputs=inputs | _masks(facts, block))
+
+
+def _is_eager(setting: Setting, block: Block | None) -> bool:
+    return setting.attention == "eager" or (block is not None and block.eager_only)
+
+
+def _rotary(block: Block | None) -> str:
+    return "" if block is not None and block.rope == "none" else _ROTARY
+
+
+def _kept(block: Block | None) -> str:
+    """Attention's weights and masks through the MLP, and T5's bias of positions."""
+    return _KEPT + (_BIAS if _has_position_bias(block) else "")
+
+
+def _masks(facts: ModelFacts, block: Block | None) -> dict[str, Input]:
+    kinds = {layer.kind for layer in facts.layer_plan or ()} & {"full", "sliding", "chunked"}
+    return {
+        "masks": given(0 if _has_position_bias(block) else max(len(kinds), 1), "rule:one for each kind of attention")
+    }
 
 
 def routed_inputs(facts: ModelFacts) -> dict[str, Input] | None:
@@ -154,7 +187,6 @@ def _eager(facts: ModelFacts, setting: Setting, block: Block | None) -> dict[str
         copies = 4 if block.rope == "cat" else 2
     elif _has_position_bias(block):
         copies = 3
-    kinds = {layer.kind for layer in facts.layer_plan or ()} & {"full", "sliding", "chunked"}
     bits = setting.dtype_bits.value
     if block is not None and block.softmax_is_native:
         score_bits = bits * (2 if _has_position_bias(block) else 4 if block.parallel else 3)
@@ -162,7 +194,7 @@ def _eager(facts: ModelFacts, setting: Setting, block: Block | None) -> dict[str
         score_bits = bits + (2 if bits < _FLOAT_BITS else 1) * _FLOAT_BITS
     return {
         "query_copies": given(copies, "rule:queries, and keys and values where they are repeated or were one product with them"),
-        "masks": given(0 if _has_position_bias(block) else max(len(kinds), 1), "rule:one for each kind of attention"),
+        **_masks(facts, block),
         "score_bits": given(score_bits, "rule:scores before, within and after the softmax"),
     }  # fmt: skip
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 from hubaudit.errors import CannotAuditError, HubauditError, UsageError
-from hubaudit.exact.device import Device, blas_policy, device_named, device_of_capability
+from hubaudit.exact.device import DEFAULT_CAPABILITY, Device, blas_policy, device_named, device_of_capability
 from hubaudit.exact.plan import WORST, of_checkpoint, plan_of
 from hubaudit.exact.replay import Replay, replay, smallest_capacity
 from hubaudit.types import Component, Estimate, ExactFit, ExactMemory, ExactPhase, Omission
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from hubaudit.exact.settings import AllocatorSettings
     from hubaudit.types import Category, Hardware, Report, RepoSnapshot
 
-_DEFAULT_CAPABILITY = "8.0"
 _NEEDED = ("torch", "transformers")
 _CATEGORIES: dict[str, Category] = {
     "weights": "Parameter",
@@ -67,7 +66,7 @@ def exact_audit(snapshot: RepoSnapshot, report: Report, settings: AllocatorSetti
         raise CannotAuditError("exact mode needs the repository's config.json, which it does not have")
     plan = of_checkpoint(plan_of(report.workload), config)
     devices = [device_named(one.hardware.name) for one in report.fit]
-    device = next((one for one in devices if one is not None), None) or device_of_capability(_DEFAULT_CAPABILITY)
+    device = next((one for one in devices if one is not None), None) or device_of_capability(DEFAULT_CAPABILITY)
     import torch
 
     trace, notes, is_routed = _traced(dict(config), plan, device)

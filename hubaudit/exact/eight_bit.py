@@ -34,9 +34,10 @@ def scales(module: Any) -> Iterator[Any]:
 
 
 def overrides() -> dict[Any, Any]:
-    """The operators that have no meta kernel: how many columns hold outliers is known from data only, and taken to be none.
+    """The products of 8-bit layers, by the steps and in the order of bitsandbytes 0.50.2 (backends/cuda/ops.py, backends/default/ops.py).
 
-    The steps are those of bitsandbytes 0.50.2 (backends/cuda/ops.py and backends/default/ops.py), in its order.
+    On the meta device nothing is computed, and how many columns hold outliers, which is known from data only, is taken to be none. On tensors
+    with data, of the CPU, its own operators fill what is made here.
     """
     import torch
 
@@ -58,9 +59,16 @@ def _quantized_rows(tracer: Tracer, values: Any, threshold: float = 0.0) -> Any:
         columns = None
         if threshold > 0.0:
             outliers = values.abs() >= threshold
-            outliers.any()
-            columns = torch.empty(0, dtype=torch.int64, device=values.device)
-            del outliers
+            is_any = outliers.any()
+            if not values.is_meta and is_any:
+                columns = torch.argwhere(outliers.any(dim=0)).view(-1)
+            else:
+                columns = torch.empty(0, dtype=torch.int64, device=values.device)
+            del outliers, is_any
+    if not values.is_meta:
+        made = torch.ops.bitsandbytes.int8_vectorwise_quant.default(values, threshold)
+        rows.copy_(made[0])
+        stats.copy_(made[1])
     return rows, stats, columns
 
 
@@ -74,12 +82,21 @@ def _mixed_product(
     columns: Any = None,
     bias: Any = None,
 ) -> Any:
-    """The product in bytes; no column is computed beside it."""
+    """The product in bytes, and that of the columns which hold outliers beside it."""
     import torch
 
-    with tracer:
-        apart = torch.empty(0, dtype=a.dtype, device=a.device)
+    if columns is None or not columns.numel():
+        with tracer:
+            apart = torch.empty(0, dtype=a.dtype, device=a.device)
         return _product(tracer, quantized, weight, row_scales, scales, bias=bias, dtype=a.dtype), apart
+    with tracer:
+        apart = a[:, columns].contiguous()
+        unpacked = torch.ops.bitsandbytes.int8_vectorwise_dequant.default(weight[:, columns].contiguous(), scales)
+        beside = unpacked.to(a.dtype).t()
+        del unpacked
+    product = _product(tracer, quantized, weight, row_scales, scales, bias=bias, dtype=a.dtype)
+    with tracer:
+        return product.addmm(apart, beside), apart
 
 
 def _product(
@@ -88,11 +105,16 @@ def _product(
     """Sums of 32 bits, then halves, to which a bias of another type is added, then the type that was asked for."""
     import torch
 
+    operators = torch.ops.bitsandbytes
     with tracer:
         sums = torch.empty((*a.shape[:-1], weight.shape[0]), dtype=torch.int32, device=a.device)
         if a.shape[-1] % _SLOWEST_PRODUCT:  # cuBLASLt takes no such rows
             sums.copy_(torch.matmul(a.float(), weight.float().t()).to(torch.int32))
         halves = torch.empty_like(sums, dtype=torch.float16)
-        if bias is not None and bias.dtype != torch.float16:
+    if not a.is_meta:
+        sums.copy_(operators.int8_linear_matmul.default(a, weight))
+        halves.copy_(operators.int8_mm_dequant.default(sums, row_scales, scales, dtype=torch.float16))
+    with tracer:
+        if bias is not None:
             halves.add_(bias)
         return halves.to(dtype or torch.float16)

@@ -13,6 +13,7 @@ from hubaudit.exact.building import torch_dtype
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hubaudit.exact.device import Device
     from hubaudit.exact.plan import Plan
     from hubaudit.exact.tracer import Tracer
 
@@ -99,10 +100,11 @@ def state_tensors(model: Any) -> Iterator[Any]:
             yield from (state.offset, state.state2.absmax, state.state2.code)
 
 
-def overrides(tracer: Tracer, *, always_unpacks: bool = False) -> dict[Any, Any]:
+def overrides(device: Device | None, *, always_unpacks: bool = False) -> dict[Any, Any]:
     """Bitsandbytes' products as its CUDA backend does them: by one kernel for few rows, else on a weight unpacked for the moment.
 
-    ``always_unpacks``: versions before 0.50 have the one kernel for a single row only.
+    They hold for tensors with data too, of the CPU, where bitsandbytes unpacks inside an operator. ``always_unpacks``: versions before 0.50
+    have the one kernel for a single row only.
     """
     import bitsandbytes
     import torch
@@ -121,14 +123,17 @@ def overrides(tracer: Tracer, *, always_unpacks: bool = False) -> dict[Any, Any]
         names = ("bias", "absmax_8bit", "absmax_code", "absmax_offset")
         given = dict(zip(names, rest, strict=False)) | named
         rows, width = a.numel() // a.shape[-1], a.shape[-1]
-        if not always_unpacks and width % blocksize == 0 and _uses_kernel(tracer, a.dtype, rows, shape[0], width):
+        if not always_unpacks and width % blocksize == 0 and _uses_kernel(device, a.dtype, rows, shape[0], width):
             return NotImplemented
+        operators = torch.ops.bitsandbytes
         with tracer:
             nested = given.get("absmax_8bit")
             if nested is not None:
-                absmax = torch.empty_like(nested, dtype=torch.float32)
+                absmax = operators.dequantize_blockwise.default(
+                    nested, absmax, given["absmax_code"], _NESTED_BLOCK, torch.float32
+                )
                 absmax = absmax + given["absmax_offset"]  # the scales live as long as the unpacked weight
-            weight = torch.empty(tuple(shape), dtype=a.dtype, device=a.device)
+            weight = operators.dequantize_4bit.default(b, absmax, blocksize, quant_type, shape, a.dtype)
             product = torch.nn.functional.linear(a, weight, given.get("bias"))
             del weight, absmax
             return product
@@ -138,9 +143,9 @@ def overrides(tracer: Tracer, *, always_unpacks: bool = False) -> dict[Any, Any]
     return four_bit | eight_bit.overrides()
 
 
-def _uses_kernel(tracer: Tracer, dtype: Any, rows: int, columns: int, width: int) -> bool:
+def _uses_kernel(device: Device | None, dtype: Any, rows: int, columns: int, width: int) -> bool:
     """Bitsandbytes' own choice, asked of its function where it can be asked without a GPU."""
-    if rows > _CUSTOM_KERNEL_ROWS or tracer.device is None:
+    if rows > _CUSTOM_KERNEL_ROWS or device is None:
         return False
     from unittest.mock import patch
 
@@ -149,7 +154,6 @@ def _uses_kernel(tracer: Tracer, dtype: Any, rows: int, columns: int, width: int
             from bitsandbytes.backends.cuda import ops
     except (ImportError, RuntimeError, AttributeError, OSError):
         return rows == 1
-    device = tracer.device
     properties = (device.processors, *device.capability)
     choice = inspect.unwrap(ops._gemm_4bit_use_custom_cuda)  # it remembers its answers for the one GPU of a process
     with patch.object(ops, "_gpu_dispatch_props", lambda index: properties):

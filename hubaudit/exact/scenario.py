@@ -39,7 +39,7 @@ def run(config: Mapping[str, Any], plan: Plan, device: Device) -> Tracer:
     tracer.routing = Routing(plan.routing)
     tracer.overrides.update(tracer.routing.overrides())
     if plan.quant is not None:
-        tracer.overrides.update(quantized.overrides(tracer))
+        tracer.overrides.update(quantized.overrides(device))
     with as_on_cuda(device), tracer:
         tracer.hold((tensor for _, tensor in building.tensors_in_order(model)), "weights")
         tracer.hold(quantized.state_tensors(model), "weights")

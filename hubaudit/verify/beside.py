@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
-from unittest.mock import patch
 
 from hubaudit.auditing import audit_facts
 from hubaudit.errors import CannotAuditError, HubauditError, UsageError
@@ -17,7 +15,7 @@ from hubaudit.verify.launch import need_libraries, run
 from hubaudit.verify.measurement import CacheUse, Figure, MeasuredPhase, Measurement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Mapping
 
     from hubaudit.exact.events import Trace
     from hubaudit.exact.replay import PhaseMemory, Replay
@@ -182,8 +180,7 @@ def _exact(
     hardware = _hardware(result["environment"]) if kind == "cuda" else ()
     try:
         on_it = audit_facts(snapshot, facts, report.workload, hardware, with_variants=False) if hardware else report
-        with _unpacking_as_on(kind):
-            made = exact_audit(snapshot, on_it, settings)
+        made = exact_audit(snapshot, on_it, settings)
     except HubauditError as error:
         return _Exact(reason=error.message)
     replayed = made.replayed if kind == "cuda" else tensors_only(made.trace)
@@ -193,16 +190,6 @@ def _exact(
         replayed.phases,
         components_of(made.trace),
     )
-
-
-@contextmanager
-def _unpacking_as_on(kind: str) -> Iterator[None]:
-    """On the CPU bitsandbytes unpacks a 4-bit weight inside its operator, where nothing sees it: exact mode then leaves it there too."""
-    if kind == "cuda":
-        yield
-        return
-    with patch("hubaudit.exact.quantized.overrides", lambda tracer, **_: {}):
-        yield
 
 
 def tensors_only(trace: Trace) -> Replay:

@@ -69,7 +69,7 @@ def _loaded(cls: Any, job: Job) -> Any:
     if asked is None:
         return cls._from_config(config, dtype=torch_dtype(job.dtype), attn_implementation=attention).to(job.device)
     with torch.device("meta"):
-        shapes = cls._from_config(config, dtype=torch_dtype(job.dtype)).state_dict()
+        shapes = dict(_stored(cls._from_config(config, dtype=torch_dtype(job.dtype))))
     return cls.from_pretrained(
         None,
         config=_config(job),
@@ -79,6 +79,12 @@ def _loaded(cls: Any, job: Job) -> Any:
         quantization_config=asked,
         device_map={"": job.device},
     )
+
+
+def _stored(model: Any) -> Iterator[tuple[str, Any]]:
+    """What a checkpoint of the model holds: each tensor once, under the first of its names, as tied ones are one."""
+    kept = {name for name, _ in model.named_parameters()} | {name for name, _ in model.named_buffers()}
+    return ((name, tensor) for name, tensor in model.state_dict().items() if name in kept)
 
 
 def _config(job: Job) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,7 +11,9 @@ from hubaudit.errors import CannotAuditError, UsageError
 from hubaudit.exact import optimizers
 from hubaudit.exact.building import tensors_in_order, torch_dtype
 from hubaudit.exact.scenario import _tensors as tensors_of
+from hubaudit.monitor.storages import CpuStorages
 from hubaudit.verify.loading import load, quantized_tensors
+from hubaudit.verify.on_cpu import steps_of_cuda
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -52,18 +54,25 @@ class Run:
         is_counted_from_load = self.instrument.device == "cuda"
         if is_counted_from_load:
             self.instrument.start()
-        model = load(self.job)
-        if not is_counted_from_load:
-            self.instrument.start()
-        try:
-            self._held(model, "weights")
-            self.mark("load")
-            if self.job.is_training:
-                self._train(self._prepared(model))
-            else:
-                self._infer(model.eval())
-        finally:
-            self.instrument.stop()
+        with self._layers_as_on_cuda():
+            model = load(self.job)
+            if not is_counted_from_load:
+                self.instrument.start()
+            try:
+                self._held(model, "weights")
+                self.mark("load")
+                if self.job.is_training:
+                    self._train(self._prepared(model))
+                else:
+                    self._infer(model.eval())
+            finally:
+                self.instrument.stop()
+
+    def _layers_as_on_cuda(self) -> AbstractContextManager[None]:
+        """On the CPU quantized layers do what they would do on CUDA."""
+        if not isinstance(self.instrument, CpuStorages) or self.job.workload.quant is None:
+            return nullcontext()
+        return steps_of_cuda(self.instrument.tracer)
 
     def mark(self, label: str) -> None:
         """A phase ends here."""

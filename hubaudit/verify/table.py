@@ -93,7 +93,7 @@ def _notes(made: Measurement) -> Iterator[str]:
         )
         if made.workload.quant:
             notes.append(
-                "bitsandbytes' CPU kernels unpack weights inside an operator, which is not seen, and exact is without it too"
+                "bitsandbytes' layers do here what they do on CUDA, step by step, so that the weights that CUDA unpacks are counted"
             )
         if made.workload.attention != "eager":
             notes.append(

@@ -22,6 +22,8 @@ _NO_LINEAR = frozenset({"router", "expert", "norm", "buffer"})
 #: Names of the matrices that read attention's result, and the MLP's product.
 _ATTENTION_OUT = frozenset({"o_proj", "out_proj", "c_proj", "dense", "wo", "o"})
 _MLP_OUT = frozenset({"down_proj", "c_proj", "fc2", "dense_4h_to_h", "w2", "wo"})
+#: What weighs the result of a shared expert, and reads the stream as its matrices do.
+_GATE_OF_SHARED = "shared_expert_gate"
 #: Names of single experts' matrices: PEFT takes them for the fused parameters, and leaves dense layers of the same names alone.
 _OF_EXPERTS = ("gate_proj", "up_proj", "down_proj", "w1", "w2", "w3")
 #: Types whose matrices are GPT-2's Conv1D, stored with the inputs first.
@@ -86,7 +88,7 @@ def _names(facts: ModelFacts, adapters: Adapters) -> tuple[str, ...]:
 
 
 def _is_adaptable(group: TensorGroup) -> bool:
-    is_gate = "shared_expert_gate" in group.pattern
+    is_gate = _module(group).endswith(_GATE_OF_SHARED)
     shape = group.logical_shape or group.shape
     if group.pattern.endswith("relative_attention_bias.weight"):
         return False  # an embedding of distances
@@ -196,7 +198,7 @@ def _place(group: TensorGroup) -> str | None:
     name = _module(group).rpartition(".")[2]
     if group.role == "attention":
         return "attention_out" if name in _ATTENTION_OUT else "attention_in"
-    if group.role == "mlp":
+    if group.role in ("mlp", "shared_expert") or name == _GATE_OF_SHARED:
         is_out = name in _MLP_OUT or _module(group).endswith(".output.dense")
         return "mlp_out" if is_out else "mlp_in"
     return None
