@@ -92,7 +92,9 @@ def layer_moments(facts: ModelFacts, setting: Setting, routed: Mapping[str, Inpu
         formula = _EAGER + (_BIAS if _has_position_bias(block) else "") + rotary
         yield LayerMoment(formula=formula, source=source, band_percent=band, inputs=_eager(facts, setting, block))
         kept = _MLP + _kept(block)
-        yield LayerMoment(formula=kept + rotary, source=source, band_percent=band, inputs=_mlp(block) | _masks(facts, block))
+        yield LayerMoment(
+            formula=kept + rotary, source=source, band_percent=band, inputs=_mlp(block) | _masks(facts, block)
+        )
     elif block is not None and block.sdpa_is_math:
         yield LayerMoment(formula=_MATH + rotary, source=source, band_percent=band)
     if _has_position_bias(block):

@@ -42,10 +42,14 @@ def quantize(model: Any, plan: Plan) -> None:
     kept = HfQuantizer.get_modules_to_not_convert(model, asked.llm_int8_skip_modules, model._keep_in_fp32_modules)
     replace_with_bnb_linear(model, kept, asked)
     for module in model.modules():
-        if isinstance(module, bitsandbytes.nn.Linear4bit):
-            _fill(module, plan)
-        elif isinstance(module, bitsandbytes.nn.Linear8bitLt):
+        if not isinstance(module, (bitsandbytes.nn.Linear4bit, bitsandbytes.nn.Linear8bitLt)):
+            continue
+        if module.bias is not None:  # the new module's own is float32, until a checkpoint's is loaded
+            module.bias.data = module.bias.data.to(torch_dtype(plan.dtype))
+        if is_8bit:
             eight_bit.fill(module)
+        else:
+            _fill(module, plan)
     model.is_loaded_in_4bit, model.is_loaded_in_8bit = not is_8bit, is_8bit
     model.quantization_method = "bitsandbytes"
 

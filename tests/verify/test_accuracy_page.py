@@ -70,7 +70,9 @@ def test_every_family_is_held_against_exact_mode() -> None:
 def test_records_hold_what_is_needed_to_repeat_them() -> None:
     """Config, workload, versions; each follows the schema; reserved bytes of the CPU are not called measured on the page."""
     records = read(ROOT / "fixtures" / "measured" / "cpu.jsonl")
-    assert {record["config"]["model_type"] for record in records} == {"llama", "mixtral", "t5", "mamba"}
+    assert {record["config"]["model_type"] for record in records} == {
+        "llama", "mixtral", "t5", "mamba", "qwen2", "qwen2_moe", "gpt2",
+    }  # fmt: skip
     assert all(record["environment"]["libraries"]["torch"] for record in records)
     assert not [one for one in POINTS() if one.component == "max_reserved" and "CPU" in one.source]
 
