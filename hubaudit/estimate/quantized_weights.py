@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from math import prod
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 _EXPERTS = 3
 #: Roles of matrices that are no ``nn.Linear``, or that quantizers leave alone, where only names tell.
 _KEPT_ROLES = ("embedding", "head", "router", "expert")
+#: Modules that look rows up, in towers beside the language model too.
+_TABLE = re.compile(r"(^|\.)(\w+_)?(embed(ding)?s?|embed_(tokens|positions)|pos_embed\w*)\.weight$")
+#: How far names of files may lead astray about which modules are converted, in percent: seen with bitsandbytes' own modules.
+_BY_NAME_PERCENT = (10, 30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +54,7 @@ class Split:
     """What a method converts of a model, and what stays: parameters in the load dtype, in float32, and bytes that no loader casts.
 
     ``small`` are matrices whose modules were exchanged but whose weights were left, because they are no multiple of a block. ``is_certain`` where the
-    modules are those of transformers, not told by names of files.
+    modules are those of transformers, not told by names of files, which ``is_built`` says alone.
     """
 
     converted: tuple[Matrix, ...]
@@ -58,6 +63,7 @@ class Split:
     float32_parameters: int
     integer_bytes: int
     is_certain: bool
+    is_built: bool
 
 
 def split(facts: ModelFacts, conversion: Conversion, dtype: str) -> Split | None:
@@ -98,6 +104,7 @@ def split(facts: ModelFacts, conversion: Conversion, dtype: str) -> Split | None
         kept_parameters=total - sum(weight.count * weight.elements for weight in converted) - float32_parameters,
         float32_parameters=float32_parameters,
         integer_bytes=sum(group.stored_bytes for group in integers),
+        is_built=is_built,
         is_certain=is_built and are_known and block is not None and _was_compared(conversion, facts, dtype),
     )
 
@@ -123,7 +130,15 @@ def weights_quantized(found: Split | None, conversion: Conversion, bits: Input) 
         inputs[name] = given(size_bytes, where)
         terms.append(name)
     exactness = conversion.exactness if found.is_certain else "formula"
-    return component("weights", "Parameter", " + ".join(terms), inputs, exactness=exactness, source=conversion.source)
+    return component(
+        "weights",
+        "Parameter",
+        " + ".join(terms),
+        inputs,
+        exactness=exactness,
+        source=conversion.source,
+        band_percent=(0, 0) if found.is_certain or found.is_built else _BY_NAME_PERCENT,
+    )
 
 
 def bytes_of(formula: str, weight: Matrix, conversion: Conversion, dtype_bytes: int) -> int:
@@ -198,13 +213,20 @@ def _by_role(groups: Iterable[TensorGroup]) -> list[Matrix]:
     return [
         _matrix(
             group.pattern,
-            "other" if group.role in _KEPT_ROLES else group.kind,
+            "other" if group.role in _KEPT_ROLES or _is_no_linear(group) else group.kind,
             group.logical_shape or group.shape,
             group.count,
         )
         for group in groups
         if len(group.shape) > 1 and converts(group)
     ]
+
+
+def _is_no_linear(group: TensorGroup) -> bool:
+    """Whether a matrix that looks like a linear layer's is another module's by its name: a table of positions, a parameter without a module."""
+    return group.kind == "linear" and (
+        not group.pattern.endswith(".weight") or _TABLE.search(group.pattern) is not None
+    )
 
 
 def _in_float32(

@@ -35,7 +35,7 @@ _UNITS = {
 }  # fmt: skip
 _NUMBER = r"(?<![\w.,$-])~?(?P<number>[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,15}(?:\.[0-9]{1,4})?)"
 _COUNT = re.compile(_NUMBER + r"(?:\s*-?(?P<unit>trillion|billion|million|thousand|bn|[TBMK])(?![A-Za-z0-9]))?", re.I)
-_TOKENS = re.compile(_NUMBER + r"\s*(?P<unit>[km])?(?:[\s-]*tokens?)?(?![A-Za-z0-9.%])", re.I)
+_TOKENS = re.compile(_NUMBER + r"\s*(?P<unit>[km])?(?:[\s-]*tokens?)?(?![A-Za-z0-9%]|\.[0-9])", re.I)
 _MEMORY = re.compile(_NUMBER + r"\s*(?P<unit>GiB|GB|MiB|MB|TB|TiB|G)(?![A-Za-z0-9/])", re.I)
 _BYTES = {"gib": 2**30, "gb": 10**9, "g": 10**9, "mib": 2**20, "mb": 10**6, "tb": 10**12, "tib": 2**40}
 #: Spellings of dtypes, by the name that safetensors has for them; bit widths of quantized weights.
@@ -56,7 +56,7 @@ _PROSE_PARAMETERS = re.compile(
 )
 _PROSE_CONTEXT = (
     re.compile(
-        rf"\bcontext (?:length|window|size)s? (?:of|is|up to|supports?)\s+(?:up to\s+|about\s+)?{_NUMBER}\s*(?P<unit>[km])?(?![A-Za-z0-9.%])",
+        rf"\bcontext (?:length|window|size)s? (?:of|is|up to|supports?)\s+(?:up to\s+|about\s+)?{_NUMBER}\s*(?P<unit>[km])?(?![A-Za-z0-9%]|\.[0-9])",
         re.I,
     ),
     re.compile(rf"{_NUMBER}\s*(?P<unit>[km])?[\s-]*(?:tokens?)?[\s-]+context\b", re.I),

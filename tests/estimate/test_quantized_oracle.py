@@ -155,6 +155,32 @@ def test_every_tensor_of_bitsandbytes_to_the_byte(name: str, how: str, saved: An
     assert weights.exactness == "exact"
 
 
+def test_modules_told_by_the_names_of_files_alone(tmp_path: Path) -> None:
+    """A model that the tables do not describe: tables of positions and of patches in its tower stay, and the figure is no exact one and has a band."""
+    made_class = transformers.AyaVisionForConditionalGeneration
+    said = {
+        "text_config": TEXT | {"model_type": "cohere2"}, "vision_config": TOWER | {"model_type": "siglip_vision_model"}, "image_token_id": 5,
+    }  # fmt: skip
+    made_class(made_class.config_class(**said)).to(torch.bfloat16).save_pretrained(tmp_path)
+    loaded = made_class.from_pretrained(
+        tmp_path, quantization_config=transformers.BitsAndBytesConfig(**NF4), device_map="cpu"
+    )
+    theirs = {f"{path}.weight": held(module) for path, module in loaded.named_modules() if _is_four_bit(module)}
+    others = {
+        parameter.data_ptr(): stored(parameter) for path, parameter in loaded.named_parameters() if path not in theirs
+    }
+    facts = understand(fetch(str(tmp_path)))
+    assert not facts.built
+    weights = next(part for part in estimate(facts, Workload(quant="nf4")).components if part.id == "weights")
+    assert weights.bytes == sum(sum(sizes.values()) for sizes in theirs.values()) + sum(others.values())
+    assert weights.exactness == "formula"
+    assert weights.low_bytes < weights.bytes < weights.high_bytes
+
+
+def _is_four_bit(module: Any) -> bool:
+    return isinstance(module, bitsandbytes.nn.Linear4bit)
+
+
 @pytest.mark.parametrize("model_type", described_model_types())
 def test_the_converted_modules_are_those_that_transformers_converts(model_type: str) -> None:
     """Class defaults of every described model type: the modules that bitsandbytes, AWQ and GPTQ (optimum) convert are the predicted ones."""

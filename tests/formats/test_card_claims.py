@@ -29,6 +29,8 @@ def claims(card: str, name: str = "org/Tiny-1B") -> list[tuple[str, int, int, in
         ("- Context Length: Full 32,768 tokens", "context_tokens", 32_768, 32_768, None),
         ("- **Context length**: 128K", "context_tokens", 128_000, 131_072, None),
         ("It has a context window of 8k tokens.", "context_tokens", 8_000, 8_192, None),
+        ("It supports a context window of 128K.", "context_tokens", 128_000, 131_072, None),
+        ("Context length: 32,768.", "context_tokens", 32_768, 32_768, None),
         ("Context Length: 1M tokens", "context_tokens", 1_000_000, 1_048_576, None),
         ("Inference in bf16 needs at least 16 GB of VRAM.", "memory_bytes", 16 * 10**9, 16 * 10**9, "BF16"),
         ("VRAM: 6 GiB (4-bit)", "memory_bytes", 6 * 2**30, 6 * 2**30, "4 bits"),
