@@ -199,3 +199,20 @@ def test_what_does_not_exist_is_refused(workload: Workload, words: str) -> None:
     """Releases that are not described and beams that give too few sequences."""
     with pytest.raises(UsageError, match=words):
         estimate(qwen("0.5B"), workload)
+
+
+@pytest.mark.parametrize(
+    ("name", "traced_bytes"),
+    # fixtures/exact/peaks.jsonl: transformers' own forward pass of 512 tokens, traced, in float32
+    [("bert-base-uncased", 514830848), ("roberta-base", 615753216)],
+)
+def test_a_masked_language_model_scores_every_token(name: str, traced_bytes: int) -> None:
+    """Its pass peaks at the head, with a score for each word of the vocabulary at each token."""
+    found = estimate(facts_of(name), Workload(prompt_tokens=512, new_tokens=0))
+    assert in_torch(found) == pytest.approx(traced_bytes, rel=0.01)
+
+
+def test_an_encoder_without_that_head_has_no_scores() -> None:
+    """A class for sentences or labels makes no score of words."""
+    found = estimate(facts_of("all-minilm-l6-v2"), Workload(prompt_tokens=512, new_tokens=0))
+    assert "logits" not in {item.id for item in found.components}

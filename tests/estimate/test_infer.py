@@ -111,9 +111,9 @@ def test_multi_query_cache_counts_one_head() -> None:
 
 
 def test_an_encoder_keeps_no_cache() -> None:
-    """BERT has neither a KV cache nor logits of a next token."""
+    """BERT without a head has neither a KV cache nor logits."""
     config = {
-        "model_type": "bert", "architectures": ["BertForMaskedLM"], "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+        "model_type": "bert", "architectures": ["BertModel"], "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
         "intermediate_size": 3072, "vocab_size": 30522, "max_position_embeddings": 512,
     }  # fmt: skip
     made_of = estimate(understand(made(config)), Workload())
