@@ -1,0 +1,90 @@
+"""Edges that changed lines showed to be without a test (docs/testing.md): bands, refusals, and what is said of a workload."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from fixture_models import facts_of
+
+from hubaudit.errors import UsageError
+from hubaudit.estimate import infer
+from hubaudit.estimate.cache_static import static_tensors
+from hubaudit.estimate.component import component, given
+from hubaudit.estimate.conversion import kept_by
+from hubaudit.estimate.modes import estimate
+from hubaudit.estimate.setting import settle
+from hubaudit.estimate.split.devices import variants
+from hubaudit.types import CacheTensor, LayerSpec, Workload
+
+QWEN = "qwen2-0.5b-instruct"
+
+
+def test_a_band_is_rounded_outwards() -> None:
+    """10 % of 1,001 bytes: a byte is never outside because of the rounding."""
+    made = component(
+        "x", "Other", "n", {"n": given(1_001, "asked")}, exactness="formula", source="-", band_percent=(10, 10)
+    )
+    assert (made.low_bytes, made.high_bytes) == (901, 1_102)
+
+
+def test_a_module_to_skip_that_is_no_pattern() -> None:
+    """It is told as a usage error."""
+    with pytest.raises(UsageError, match="no regular expression"):
+        kept_by(("[",))
+
+
+@pytest.mark.parametrize(
+    ("model_type", "words"),
+    [("of-nobody", "the model type of-nobody"), (None, "a model that names no type")],
+)
+def test_whose_adapters_have_no_default_targets(model_type: str | None, words: str) -> None:
+    """The message names the type, where there is one."""
+    facts = replace(facts_of(QWEN), model_type=model_type)
+    with pytest.raises(UsageError, match=f"no default targets for {words}"):
+        estimate(facts, Workload(mode="train", lora=8))
+
+
+@pytest.mark.parametrize(
+    ("asked", "choice", "where"),
+    [
+        ({}, "greedy", "workload"),
+        ({"num_return_sequences": 2}, "sampled", "workload: batch 3 × 2 sequences each"),
+        ({"num_beams": 2}, "beams", "workload: batch 3 × 2 sequences each"),
+    ],
+)
+def test_several_sequences_of_a_prompt(asked: dict[str, int], choice: str, where: str) -> None:
+    """Two are several, and the batch says what it was made of."""
+    setting = settle(facts_of(QWEN), Workload(batch_size=3, **asked))  # type: ignore[arg-type]
+    assert (setting.choice, setting.batch_size.where) == (choice, where)
+
+
+def test_one_device_has_the_variants_of_no_split() -> None:
+    """Nothing is shared, nothing is communicated."""
+    facts, workload = facts_of(QWEN), Workload(prompt_tokens=64)
+    assert variants(facts, workload) == infer.variants(facts, workload)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        CacheTensor(name="pooled_keys", elements_per_token=8, tokens_per_entry=4),
+        CacheTensor(name="pooled_keys", elements_per_token=8, unfinished=True),
+        CacheTensor(name="pooled_keys", elements_per_token=8, grows_with="prompt_tokens"),
+    ],
+    ids=["entries of several tokens", "unfinished", "of the prompt"],
+)
+def test_what_no_static_layer_keeps(odd: CacheTensor) -> None:
+    """A static cache is refused, with the tensor's name in words."""
+    with pytest.raises(UsageError, match="no static cache for pooled keys"):
+        static_tensors((LayerSpec(index=0, kind="odd", tensors=(odd,), where="made up"),))
+
+
+def test_a_shared_run_tells_the_optimizer_by_itself() -> None:
+    """States and the float32 weights that the step works on are one column, and every component is in one column."""
+    made = estimate(facts_of(QWEN), Workload(mode="train", recipe="mixed-16", gpus=2, zero=1))
+    states = sum(
+        part.bytes for part in made.components if part.id == "master_weights" or part.category == "OptimizerState"
+    )
+    assert states
+    assert states in {stage.optimizer_bytes for stage in made.stages}
