@@ -15,7 +15,10 @@ from hubaudit.estimate.conversion import kept_by
 from hubaudit.estimate.modes import estimate
 from hubaudit.estimate.setting import settle
 from hubaudit.estimate.split.devices import variants
+from hubaudit.estimate.training.optimizers import quantities
+from hubaudit.estimate.training.tensors import Trained
 from hubaudit.types import CacheTensor, LayerSpec, Workload
+from hubaudit.units import format_bytes
 
 QWEN = "qwen2-0.5b-instruct"
 
@@ -57,6 +60,21 @@ def test_several_sequences_of_a_prompt(asked: dict[str, int], choice: str, where
     """Two are several, and the batch says what it was made of."""
     setting = settle(facts_of(QWEN), Workload(batch_size=3, **asked))  # type: ignore[arg-type]
     assert (setting.choice, setting.batch_size.where) == (choice, where)
+
+
+def test_what_packed_weights_would_become_is_said() -> None:
+    """gpt-oss-20b: 20,914,757,184 parameters (its card says 21B) at 16 bits, where no kernel keeps MXFP4."""
+    facts = facts_of("gpt-oss-20b")
+    assert facts.parameters is not None
+    assert facts.parameters.loaded == 20_914_757_184
+    said = " ".join(estimate(facts, Workload(prompt_tokens=16)).assumptions)
+    assert f"elsewhere transformers 5.23 unpacks them to {format_bytes(2 * 20_914_757_184)}" in said
+
+
+def test_a_state_of_each_tensor_is_one() -> None:
+    """A step counter or a scale is kept once for a tensor, a matrix or not."""
+    for shape in ((7,), (7, 5)):
+        assert quantities(Trained(role="mlp", shape=shape, count=1), 4)["tensors"] == 1
 
 
 def test_one_device_has_the_variants_of_no_split() -> None:
