@@ -13,10 +13,13 @@ from hubaudit.estimate.cache_static import static_tensors
 from hubaudit.estimate.component import component, given
 from hubaudit.estimate.conversion import kept_by
 from hubaudit.estimate.modes import estimate
+from hubaudit.estimate.runtimes.layer_parts import NotModelledError
+from hubaudit.estimate.runtimes.vllm_pages import _share_of_heads
 from hubaudit.estimate.setting import settle
 from hubaudit.estimate.split.devices import variants
+from hubaudit.estimate.training.fsdp import _divided
 from hubaudit.estimate.training.optimizers import quantities
-from hubaudit.estimate.training.tensors import Trained
+from hubaudit.estimate.training.tensors import Trained, elements_of
 from hubaudit.types import CacheTensor, LayerSpec, Workload
 from hubaudit.units import format_bytes
 
@@ -106,3 +109,19 @@ def test_a_shared_run_tells_the_optimizer_by_itself() -> None:
     )
     assert states
     assert states in {stage.optimizer_bytes for stage in made.stages}
+
+
+@pytest.mark.parametrize("heads", [None, 2])
+def test_entries_that_no_heads_divide(heads: int | None) -> None:
+    """How vLLM would share three elements over two devices is told to be unknown."""
+    facts = facts_of(QWEN)
+    facts = replace(facts, kv_heads=replace(facts.kv_heads, value=heads))
+    with pytest.raises(NotModelledError, match="3 elements a token over 2 devices"):
+        _share_of_heads(facts, 3, 2)
+
+
+@pytest.mark.parametrize(("version", "elements"), [(1, 11), (2, 16)])
+def test_pieces_of_the_two_fsdps(version: int, elements: int) -> None:
+    """4 × 8 over three: FSDP1 cuts the flat 32 into 11 (padded), FSDP2 the four rows into two each (docs of torch.distributed.fsdp)."""
+    tensors = (Trained(role="mlp", shape=(4, 8), count=1),)
+    assert elements_of(_divided(tensors, 1, 3, version)) == elements
