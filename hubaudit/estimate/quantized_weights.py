@@ -29,7 +29,7 @@ _KEPT_ROLES = ("embedding", "head", "router", "expert")
 #: Modules that look rows up, in towers beside the language model too.
 _TABLE = re.compile(r"(^|\.)(\w+_)?(embed(ding)?s?|embed_(tokens|positions)|pos_embed\w*)\.weight$")
 #: How far names of files may lead astray about which modules are converted, in percent: seen with bitsandbytes' own modules.
-_BY_NAME_PERCENT = (10, 30)
+_BY_NAME_PERCENT = (15, 60)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
