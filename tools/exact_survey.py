@@ -41,8 +41,11 @@ _CPU_SECONDS = 90
 _ANSWER_SECONDS = 300
 _STUB_BYTES = 2**44
 _CAPABILITY = "8.0"
-#: Modules that make nothing of a trace.
-_NOT_TRACED = ("auditing", "timeline", "snapshot", "settings", "device_map", "plan", "scenario")
+#: Modules that make nothing of the survey's traces: what asks for a trace and shows it, and what only quantized models, adapters and optimizers
+#: that are not torch's own go through (tools/exact_families.py holds those).
+_NOT_TRACED = (
+    "auditing", "timeline", "snapshot", "settings", "device_map", "plan", "scenario", "building", "quantized", "eight_bit", "optimizers",
+)  # fmt: skip
 _BEGIN, _END = "<!-- survey -->\n", "<!-- end of survey -->\n"
 Marks = list[list[Any]]
 

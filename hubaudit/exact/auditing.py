@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, NamedTuple
 
 from hubaudit.errors import CannotAuditError, HubauditError, UsageError
-from hubaudit.exact.device import DEFAULT_CAPABILITY, Device, blas_policy, device_named, device_of_capability
-from hubaudit.exact.plan import WORST, of_checkpoint, plan_of
+from hubaudit.exact.device import Device, blas_policy, device_named, device_of_capability
+from hubaudit.exact.plan import DEFAULT_CAPABILITY, WORST, of_checkpoint, plan_of
 from hubaudit.exact.replay import Replay, replay, smallest_capacity
 from hubaudit.types import Component, Estimate, ExactFit, ExactMemory, ExactPhase, Omission
 

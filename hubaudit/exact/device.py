@@ -40,8 +40,6 @@ class BlasPolicy:
     lt_bytes: int
 
 
-#: Of the device that is taken where none is named.
-DEFAULT_CAPABILITY = "8.0"
 #: Of a device without cuBLAS.
 NO_WORKSPACES = BlasPolicy(torch="", kept_bytes=0, lt="shared", lt_bytes=0)
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Every expert gets as many tokens; or as many experts as a token chooses get all of them.
 BALANCED, WORST = "balanced", "worst"
+#: Of the device that is taken where none is named.
+DEFAULT_CAPABILITY = "8.0"
 _PLAIN_RECIPES = ("fp32", "bf16", "fp16")
 _SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _AMP_RECIPES = {"amp": "bf16", "amp-fp16": "fp16"}

@@ -8,6 +8,7 @@ from unittest.mock import patch
 
 import torch
 
+from hubaudit.errors import CannotAuditError
 from hubaudit.exact import building, grouped, optimizers, quantized
 from hubaudit.exact.autocast import Autocast, checkpoint_contexts
 from hubaudit.exact.emulation import as_on_cuda
@@ -225,7 +226,12 @@ def _forward_and_backward(model: Any, plan: Plan, tracer: Tracer, step: int) -> 
         outputs = model(input_ids=ids, labels=ids, **extra)
         tracer.hold(Autocast.copies(), "autocast_copies")
     _label_outputs(outputs, tracer)
-    loss = outputs.loss
+    loss = getattr(outputs, "loss", None)
+    if loss is None:
+        raise CannotAuditError(
+            f"{type(model).__name__} has no head, and so no loss to train on",
+            hint="without --exact the estimate is by formula",
+        )
     tracer.mark(f"forward {step}")
     if not plan.holds_outputs:
         del outputs

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from hubaudit.exact import quantized
-from hubaudit.exact.device import DEFAULT_CAPABILITY, device_of_capability
+from hubaudit.exact.device import device_of_capability
+from hubaudit.exact.plan import DEFAULT_CAPABILITY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

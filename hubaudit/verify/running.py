@@ -199,7 +199,7 @@ class Run:
         self._label(outputs)
         loss = getattr(outputs, "loss", None)
         if loss is None:
-            raise CannotAuditError(f"{type(model).__name__} has no loss to train on")
+            raise CannotAuditError(f"{type(model).__name__} has no head, and so no loss to train on")
         if step <= _STEPS:
             self.mark(f"forward {step}")
         if self.job.workload.loss != "held":
