@@ -86,6 +86,16 @@ def test_one_device_has_the_variants_of_no_split() -> None:
     assert variants(facts, workload) == infer.variants(facts, workload)
 
 
+def test_two_devices_have_less_each_in_every_variant() -> None:
+    """The weights are shared, however they are held."""
+    facts = facts_of(QWEN)
+    alone = variants(facts, Workload(prompt_tokens=64))
+    shared = variants(facts, Workload(prompt_tokens=64, tp=2))
+    assert alone
+    assert [variant.name for variant in shared] == [variant.name for variant in alone]
+    assert all(one.total_bytes < other.total_bytes for one, other in zip(shared, alone, strict=True))
+
+
 @pytest.mark.parametrize(
     "odd",
     [
