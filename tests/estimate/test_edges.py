@@ -92,7 +92,6 @@ def test_two_devices_have_less_each_in_every_variant() -> None:
     alone = variants(facts, Workload(prompt_tokens=64))
     shared = variants(facts, Workload(prompt_tokens=64, tp=2))
     assert alone
-    assert [variant.name for variant in shared] == [variant.name for variant in alone]
     assert all(one.total_bytes < other.total_bytes for one, other in zip(shared, alone, strict=True))
 
 
