@@ -21,6 +21,7 @@ UsableSource: TypeAlias = Literal["process", "driver", "rule", "marketing"]
 percent more than a process gets), a rule that measured cards follow, or the size on the box, which no process ever gets whole."""
 
 _MOST_SUGGESTIONS = 8
+_LEAST_DEVICE_BYTES = 2**20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +71,15 @@ def hardware_of_size(text: str) -> Hardware:
     """A device of which so many bytes can be used: ``"24GiB"``.
 
     Raises:
-        UsageError: the text is no size.
+        UsageError: the text is no size, or one that no device has: a number whose unit was forgotten.
     """
     try:
-        return Hardware(name=text, usable_bytes=parse_bytes(text), usable_source="given")
+        usable_bytes = parse_bytes(text)
     except ValueError as error:
         raise UsageError(str(error)) from None
+    if usable_bytes < _LEAST_DEVICE_BYTES:
+        raise UsageError(f"no device has {usable_bytes} bytes", hint="write the unit, as in 24GiB")
+    return Hardware(name=text, usable_bytes=usable_bytes, usable_source="given")
 
 
 def apple_usable(memory_bytes: int) -> tuple[int, str]:

@@ -135,7 +135,7 @@ def test_what_names_nothing_is_refused(text: str) -> None:
         hardware_named(text)
 
 
-@pytest.mark.parametrize(("text", "size"), [("24GiB", 24 * 2**30), ("24GB", 24 * 10**9), ("1024", 1024)])
+@pytest.mark.parametrize(("text", "size"), [("24GiB", 24 * 2**30), ("24GB", 24 * 10**9), ("8589934592", 2**33)])
 def test_a_size_is_a_device(text: str, size: int) -> None:
     """Binary and decimal units mean what they say."""
     assert hardware_of_size(text) == Hardware(name=text, usable_bytes=size)
@@ -146,6 +146,14 @@ def test_no_size_is_a_usage_error(text: str) -> None:
     """Never a traceback."""
     with pytest.raises(UsageError, match="not a size"):
         hardware_of_size(text)
+
+
+@pytest.mark.parametrize("text", ["8", "24", "1023KiB"])
+def test_a_forgotten_unit_is_a_usage_error(text: str) -> None:
+    """No device has eight bytes; who says so means something else."""
+    with pytest.raises(UsageError, match="no device has") as refused:
+        hardware_of_size(text)
+    assert "24GiB" in str(refused.value.hint)
 
 
 def test_search_finds_by_every_word() -> None:
