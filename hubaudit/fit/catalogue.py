@@ -21,7 +21,7 @@ UsableSource: TypeAlias = Literal["process", "driver", "rule", "marketing"]
 percent more than a process gets), a rule that measured cards follow, or the size on the box, which no process ever gets whole."""
 
 _MOST_SUGGESTIONS = 8
-_LEAST_DEVICE_BYTES = 2**20
+_LEAST_DEVICE_BYTES = 10**6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
