@@ -183,7 +183,8 @@ def table(recorded: dict[Case, dict[str, Any]], ours: dict[Case, dict[str, Any]]
     near = [case for case, marks in whole.items() if max(map(abs, _errors(*marks))) <= 0.1]
     failed = sum(1 for one, _ in both.values() if not one)
     yield f"{len(recorded)} of {len(list(cases()))} runs recorded; {failed} of them do not run on the stub device. "
-    old = sum(1 for case in whole if ours[case].get("code") != code_digest())
+    code = code_digest()
+    old = sum(1 for case in whole if ours[case].get("code") != code)
     if old:
         yield f"{old} of exact mode's sides were traced by an earlier version of it. "
     yield f"Of the {len(whole)} that both sides ran, **{len(equal)} are equal to the byte at every mark** and {len(near)} within 0.1 % in both "
