@@ -146,8 +146,9 @@ class _Unpacker:
         self._alone: dict[tuple[str, tuple[int, ...], bool], Held] = {}
         consumed = tuple(ending for group in method.unbuilt_beside.values() for ending in group)
         self._apart_endings = self._auxiliary + method.unbuilt + consumed + tuple(method.beside)
-        self._containers = [(ending, container) for ending, container in method.beside.items()] + [
-            (ending, container) for container, endings in method.unbuilt_beside.items() for ending in endings
+        self._containers = [
+            *method.beside.items(),
+            *((ending, container) for container, endings in method.unbuilt_beside.items() for ending in endings),
         ]
         self._rows = {
             dtype: tuple(row for row in method.containers if dtype in row.dtypes)
