@@ -46,13 +46,28 @@ def kept_in_float32(architecture: str | None, dtype: str) -> Callable[[TensorGro
 
 def names_kept_in_float32(architecture: str | None, dtype: str) -> Callable[[str], bool]:
     """Which parameters the model class keeps in float32 when it is loaded as ``dtype``: `_get_dtype_plan`, transformers 5.23.0."""
-    row = table("load_rules.json")["architectures"].get(architecture, {})
-    names = list(row.get("fp32_always", ())) if dtype in ("F16", "BF16") else []
-    names += row.get("fp32_under_fp16", ()) if dtype == "F16" else ()
+    names = _float32_names(architecture, dtype)
     if not names:
         return lambda _: False
-    wanted = re.compile("|".join(name.replace("*", ".*") for name in names))
+    wanted = re.compile("|".join(map(_as_pattern, names)))
     return lambda name: wanted.search(name) is not None
+
+
+def not_found_in_float32(facts: ModelFacts, dtype: str) -> tuple[str, ...]:
+    """Names of modules that the class keeps in float32 and no tensor bears: files may call them otherwise, and loading renames."""
+    patterns = [group.pattern for group in loaded_groups(facts)]
+    names = _float32_names(facts.architecture, dtype)
+    return tuple(name for name in names if not any(map(re.compile(_as_pattern(name)).search, patterns)))
+
+
+def _float32_names(architecture: str | None, dtype: str) -> list[str]:
+    row = table("load_rules.json")["architectures"].get(architecture, {})
+    names = list(row.get("fp32_always", ())) if dtype in ("F16", "BF16") else []
+    return names + list(row.get("fp32_under_fp16", ()) if dtype == "F16" else ())
+
+
+def _as_pattern(name: str) -> str:
+    return name.replace("*", ".*")
 
 
 def loaded_groups(facts: ModelFacts) -> list[TensorGroup]:
