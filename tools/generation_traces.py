@@ -23,7 +23,7 @@ from hubaudit.types import Estimate, RepoSnapshot, Workload
 
 _ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(_ROOT))
-from tools.training_traces import allocated_bytes, small  # noqa: E402
+from tools.training_traces import allocated_bytes, most_alive, small  # noqa: E402
 
 RECORDED = _ROOT / "fixtures" / "generation" / "traces.jsonl"
 LARGE_VOCAB = 65_536
@@ -93,7 +93,8 @@ def traced(family: str, case: str) -> dict[str, int]:
         tracer.mark("load")
         _generate(model, asked, tracer)
         tracer.mark("end")
-    return _most_alive(tracer.trace().events)
+    most = most_alive(tracer.trace().events)
+    return {"load_bytes": most["load"], "prefill_bytes": most["prefill"], "peak_bytes": max(most.values())}
 
 
 def _generate(model: Any, asked: dict[str, Any], tracer: Any) -> None:
@@ -127,25 +128,6 @@ def _generate(model: Any, asked: dict[str, Any], tracer: Any) -> None:
             eos_token_id=None,
             pad_token_id=0,
         )
-
-
-def _most_alive(events: Any) -> dict[str, int]:
-    from hubaudit.exact.events import Alloc, Free, Mark, Scratch
-
-    sizes: dict[int, int] = {}
-    most: dict[str, int] = {"load": 0}
-    alive = worst = 0
-    for event in events:
-        if isinstance(event, Alloc):
-            sizes[event.id] = event.bytes
-            alive += event.bytes
-        elif isinstance(event, Free):
-            alive -= sizes.pop(event.id, 0)
-        worst = max(worst, alive + (sum(event.sizes) if isinstance(event, Scratch) else 0))
-        if isinstance(event, Mark):
-            most[event.label] = worst
-            worst = alive
-    return {"load_bytes": most["load"], "prefill_bytes": most["prefill"], "peak_bytes": max(most.values())}
 
 
 def recorded() -> dict[tuple[str, str], dict[str, Any]]:

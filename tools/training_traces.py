@@ -13,12 +13,15 @@ import sys
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hubaudit.estimate.modes import estimate
 from hubaudit.facts.model import understand
 from hubaudit.hub.bundle import read_bundle
 from hubaudit.types import Estimate, RepoSnapshot, Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _ROOT = Path(__file__).resolve().parent.parent
 RECORDED = _ROOT / "fixtures" / "training" / "traces.jsonl"
@@ -176,24 +179,34 @@ def allocated_bytes(made: Estimate) -> int:
 def traced_bytes(family: str, case: str) -> int:
     """The most that is alive at once in two steps: storages, and what kernels of CUDA take beside their results (compute capability 8.0)."""
     from hubaudit.exact.device import device_of_capability
-    from hubaudit.exact.events import Alloc, Free, Scratch
     from hubaudit.exact.plan import Plan
     from hubaudit.exact.scenario import run
     from tools.training_options import changed
 
     plan = Plan(mode="train", batch_size=BATCH, tokens=tokens_of(family), **CASES[case][1])
-    sizes: dict[int, int] = {}
-    alive = most = 0
     with changed(CHANGED.get(case)):
         events = run(config_of(family, case), plan, device_of_capability("8.0")).trace().events
+    return max(most_alive(events).values())
+
+
+def most_alive(events: Iterable[Any]) -> dict[str, int]:
+    """The most bytes alive at once up to each mark since the one before, by its label; with what kernels take beside their results."""
+    from hubaudit.exact.events import Alloc, Free, Mark, Scratch
+
+    sizes: dict[int, int] = {}
+    most: dict[str, int] = {}
+    alive = worst = 0
     for event in events:
         if isinstance(event, Alloc):
             sizes[event.id] = event.bytes
             alive += event.bytes
         elif isinstance(event, Free):
             alive -= sizes.pop(event.id, 0)
-        most = max(most, alive + (sum(event.sizes) if isinstance(event, Scratch) else 0))
-    return most
+        worst = max(worst, alive + (sum(event.sizes) if isinstance(event, Scratch) else 0))
+        if isinstance(event, Mark):
+            most[event.label] = max(worst, most.get(event.label, 0))
+            worst = alive
+    return most | {"": worst}
 
 
 def recorded() -> dict[tuple[str, str], dict[str, Any]]:

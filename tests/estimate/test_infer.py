@@ -230,7 +230,9 @@ def test_blocks_that_were_not_traced_have_a_wide_band() -> None:
 
 def test_modules_kept_in_float32_that_no_tensor_names() -> None:
     """What a class keeps in float32 may be called otherwise in the files; where nothing bears its name, the figure is not called exact."""
-    facts = facts_of("t5-small")  # T5 keeps every `wo` in float32 under float16 (`_keep_in_fp32_modules`, transformers 5.23.0)
+    facts = facts_of(
+        "t5-small"
+    )  # T5 keeps every `wo` in float32 under float16 (`_keep_in_fp32_modules`, transformers 5.23.0)
     asked = Workload(dtype="fp16", new_tokens=0)
     (found,) = (part for part in estimate(facts, asked).components if part.id == "weights")
     assert found.exactness == "exact"
