@@ -42,7 +42,10 @@ def changed(name: str | None) -> Iterator[None]:
 
 
 class _Segment(torch.nn.Module):  # type: ignore[misc]
-    """Layers one after the other, of which only the first one's input is kept (Megatron-LM's uniform recomputation, ``--recompute-num-layers``)."""
+    """Layers one after the other, of which only the first one's input is kept.
+
+    Uniform recomputation: NVIDIA/Megatron-LM@d2c5e8b4 megatron/core/transformer/transformer_config.py, ``recompute_num_layers``.
+    """
 
     def __init__(self, layers: list[torch.nn.Module]) -> None:
         super().__init__()
@@ -70,7 +73,10 @@ def _in_segments(model: Any) -> None:
 
 
 def _core_again(model: Any) -> None:
-    """Scores, softmax, dropout and the product with the values are computed again (Megatron-LM's selective recomputation, ``core_attn``)."""
+    """Scores, softmax, dropout and the product with the values are computed again.
+
+    Selective recomputation: arXiv:2205.05198; NVIDIA/Megatron-LM@d2c5e8b4 megatron/core/transformer/transformer_config.py, ``recompute_granularity``.
+    """
     module: Any = sys.modules[type(model).__module__]
     attention = module.eager_attention_forward
     if hasattr(attention, "is_wrapped"):

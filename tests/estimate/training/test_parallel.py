@@ -102,7 +102,10 @@ def test_tensors_without_elements() -> None:
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_biases_of_divided_matrices(ranks: int) -> None:
-    """What follows the columns is divided with them; what is added to the sum of all ranks' parts is whole on each (Megatron-LM, RowParallelLinear)."""
+    """What follows the columns is divided with them; what is added to the sum of all ranks' parts is whole on each.
+
+    NVIDIA/Megatron-LM@960c06b9 megatron/core/tensor_parallel/layers.py, RowParallelLinear.
+    """
     facts = facts_of("gpt2")
     mine = rank_facts(facts, settle_training(facts, replace(BASE, tp=ranks, gpus=ranks)).sharing, 0)
     parameters = {group.pattern: group.parameters for group in mine.tensor_groups if group.kind == "bias"}
@@ -119,7 +122,10 @@ def test_biases_of_divided_matrices(ranks: int) -> None:
     [("llama-2-7b-hf", {"embedding"}, {"head"}), ("qwen2-0.5b-instruct", {"embedding"}, {"embedding"})],
 )
 def test_the_ends_of_a_pipeline(name: str, first: set[str], last: set[str]) -> None:
-    """Words are read on the first stage and made on the last, which has a copy of the embedding where both are one matrix (Megatron-LM, share_embeddings_and_output_weights)."""
+    """Words are read on the first stage and made on the last, which has a copy of the embedding where both are one matrix.
+
+    NVIDIA/Megatron-LM@00c2c0ad megatron/core/models/common/language_module/language_module.py, share_embeddings_and_output_weights.
+    """
     facts = facts_of(name)
     sharing = settle_training(facts, replace(BASE, pp=2)).sharing
     for stage, expected in ((0, first), (1, last)):
