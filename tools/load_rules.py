@@ -2,8 +2,8 @@
 
     python tools/load_rules.py     (needs torch and transformers; their version is written into the table)
 
-For each architecture class: the parameters it keeps in float32 whatever the dtype asked for (``_keep_in_fp32_modules_strict``), and those it keeps in
-float32 under float16 only (``_keep_in_fp32_modules``). Both are searched for in parameter names as regular expressions in which ``*`` means ``.*``
+For each architecture class: the parameters it keeps in float32 whatever the dtype asked for (``_keep_in_fp32_modules_strict``), those it keeps in
+float32 under float16 only (``_keep_in_fp32_modules``), and those it makes itself and saves to no file (``_keys_to_ignore_on_save``). The first two are searched for in parameter names as regular expressions in which ``*`` means ``.*``
 (``build_glob_alternation`` in core_model_loading.py).
 """
 
@@ -18,6 +18,7 @@ TARGET = Path(__file__).resolve().parent.parent / "hubaudit" / "data" / "load_ru
 _ATTRIBUTES = {
     "fp32_always": "_keep_in_fp32_modules_strict",
     "fp32_under_fp16": "_keep_in_fp32_modules",
+    "not_saved": "_keys_to_ignore_on_save",
 }
 
 

@@ -60,6 +60,13 @@ def not_found_in_float32(facts: ModelFacts, dtype: str) -> tuple[str, ...]:
     return tuple(name for name in names if not any(map(re.compile(_as_pattern(name)).search, patterns)))
 
 
+def held_by_no_file(facts: ModelFacts) -> tuple[str, ...]:
+    """Parameters that the class makes itself and does not save, and that these files do not hold either: `_keys_to_ignore_on_save`, transformers 5.23.0."""
+    patterns = {group.pattern for group in facts.tensor_groups}
+    row = table("load_rules.json")["architectures"].get(facts.architecture, {})
+    return tuple(name for name in row.get("not_saved", ()) if name not in patterns)
+
+
 def _float32_names(architecture: str | None, dtype: str) -> list[str]:
     row = table("load_rules.json")["architectures"].get(architecture, {})
     names = list(row.get("fp32_always", ())) if dtype in ("F16", "BF16") else []

@@ -13,6 +13,9 @@ PATH = ROOT / "tools" / "load_rules.py"
 
 
 @pytest.mark.oracle
+@pytest.mark.filterwarnings(
+    "ignore:.torch.jit:DeprecationWarning"
+)  # some of all the classes that are imported here use it
 def test_the_table_is_that_of_the_installed_transformers() -> None:
     """Regenerating load_rules.json changes nothing."""
     pytest.importorskip("torch")

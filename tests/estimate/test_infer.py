@@ -243,3 +243,15 @@ def test_modules_kept_in_float32_that_no_tensor_names() -> None:
     assert unseen.exactness == "formula"
     assert any("no tensor is called wo" in source for source in unseen.sources)
     assert unseen.low_bytes == unseen.bytes < unseen.high_bytes
+
+
+def test_parameters_that_a_class_makes_and_no_file_holds() -> None:
+    """Marian makes its tables of positions and does not save them; files of older releases may hold them all the same."""
+    facts = replace(facts_of("t5-small"), architecture="MarianMTModel")
+    tables = [f"model.{half}.embed_positions.weight" for half in ("encoder", "decoder")]
+    stored = tuple(replace(facts.tensor_groups[0], pattern=name) for name in tables)
+    for groups, exactness in ((facts.tensor_groups, "formula"), ((*facts.tensor_groups, *stored), "exact")):
+        found = estimate(replace(facts, tensor_groups=groups), Workload(new_tokens=0))
+        (weights,) = (part for part in found.components if part.id == "weights")
+        assert weights.exactness == exactness
+        assert any(tables[0] in source for source in weights.sources) == (exactness == "formula")

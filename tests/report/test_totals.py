@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from rich.console import Console
+from small_repos import CONFIG
 
 from hubaudit import audit
 from hubaudit.batch.flat import audit_cells
@@ -26,19 +27,7 @@ if TYPE_CHECKING:
 
     from hubaudit.types import Report
 
-QUANTIZED = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "vocab_size": 128,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "torch_dtype": "bfloat16",
-    "quantization_config": {"quant_method": "fp8"},
-}
+QUANTIZED = CONFIG | {"quantization_config": {"quant_method": "fp8"}}
 """A config that says that its weights are packed, and no weights that show how: their bytes are not known."""
 
 
