@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hubaudit.cli.gate import FAIL_ON, Gate, gate_of
+from hubaudit.cli.gate import FAIL_ON, Gate
 
 if TYPE_CHECKING:
     from hubaudit.errors import HubauditError
@@ -30,6 +30,8 @@ def command() -> int:
     unknown = set(fail_on) - {*FAIL_ON, "card"}
     if unknown:
         raise click.UsageError(f"fail-on is any of {', '.join(FAIL_ON)}, card; not {', '.join(sorted(unknown))}")
+    from hubaudit.cli.settings import gate_of
+
     gate = gate_of(tuple(word for word in fail_on if word != "card"), _words("IGNORE"))
     results = [result if isinstance(result, tuple) else gate.applied(result) for result in _audited()]
     _deliver(results)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubaudit.cli.exact import chosen, exact_options, with_exact
-from hubaudit.cli.gate import gate_of, gate_options
+from hubaudit.cli.gate import gate_options
 from hubaudit.cli.getting_ready import get_ready
 from hubaudit.cli.options import (
     access_options,
@@ -92,6 +92,8 @@ def command(
     output_format = "json" if as_json else output_format
     options["llm_int8_skip_modules"] = options["llm_int8_skip_modules"] or None
     check_plot(plot)
+    from hubaudit.cli.settings import gate_of
+
     gate = gate_of(fail_on, ignore)
     choice = chosen(wanted=exact, timeline=timeline, memory_snapshot=memory_snapshot, repos=len(repos))
     hardware = devices(gpu_names, memories, must_fit="fit" in fail_on)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hubaudit.cli.audit import command as audit_command
-from hubaudit.cli.gate import DOES_NOT_FIT, gate_of, gate_options
+from hubaudit.cli.gate import DOES_NOT_FIT, gate_options
 from hubaudit.cli.options import access_options, hardware_options
 
 if TYPE_CHECKING:
@@ -119,11 +119,14 @@ def command(
         return _compare(*diff, as_json=as_json)
     if folder is None:
         raise click.UsageError("-o DIR is needed: the directory that the run is kept in")
+    from hubaudit.cli.settings import gate_of
+
+    # First: a rule that does not exist is said before hours of audits.
+    gate = gate_of(options["fail_on"], options["ignore"])
     query = _query(options)
-    if not sources and query.is_empty:
-        return _finish(folder, options)
-    _audit_all(sources, query, folder, options)
-    return _finish(folder, options)
+    if sources or not query.is_empty:
+        _audit_all(sources, query, folder, options)
+    return _finish(folder, options["formats"], gate)
 
 
 # What a model is asked to do is said as for one audit, and --revision is each name's own.
@@ -240,14 +243,13 @@ def _again(retry: str) -> tuple[str, ...]:
     )
 
 
-def _finish(folder: Path, options: dict[str, Any]) -> int:
+def _finish(folder: Path, formats: tuple[str, ...], gate: Gate) -> int:
     """Write the formats, say how it ended, and return the exit code: of the worst kind of failure, else of the gate."""
     from hubaudit.batch.journal import Rows
     from hubaudit.batch.outputs import write_outputs
 
-    formats = [name for name in options["formats"] or _USUAL if name != "none"]
     with Rows(folder) as rows:
-        written = write_outputs(folder, rows, formats)
+        written = write_outputs(folder, rows, [name for name in formats or _USUAL if name != "none"])
         counts = rows.index.counts()
         failures = [f"{counts[state]:,} {_SAID[state]}" for state, _ in _CODES if counts.get(state)]
         models = f"{sum(counts.values()):,} model{'s' if sum(counts.values()) != 1 else ''}"
@@ -256,7 +258,7 @@ def _finish(folder: Path, options: dict[str, Any]) -> int:
         for state, code in _CODES:
             if counts.get(state):
                 return code
-        return _gated(rows, gate_of(options["fail_on"], options["ignore"]))
+        return _gated(rows, gate)
 
 
 def _gated(rows: Rows, gate: Gate) -> int:

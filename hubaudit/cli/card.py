@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hubaudit.cli.gate import Gate, gate_of
 from hubaudit.cli.options import access_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hubaudit.card.document import Card
+    from hubaudit.cli.gate import Gate
     from hubaudit.cli.settings import Settings
     from hubaudit.errors import HubauditError
     from hubaudit.types import Finding, Report, RepoSnapshot
@@ -57,7 +57,7 @@ def command(
     CARD is a file, a folder with a README.md, or a glob; several are taken one by one, each with its own model. Claims on parameters, context,
     dtype and memory are read from tables, "Key: value" lines and plain sentences, and shown with their line.
     """
-    from hubaudit.cli.settings import settings
+    from hubaudit.cli.settings import gate_of, settings
     from hubaudit.errors import HubauditError
 
     own = settings()

@@ -79,16 +79,3 @@ class Gate:
         limit = max((_RANK[name] for name in self.fail_on if name in _RANK), default=-1)
         counted = [self.severity.get(rule, severity) for rule, severity in found if rule not in self.ignore]
         return HAS_FINDINGS if min((_RANK[severity] for severity in counted), default=len(_RANK)) <= limit else 0
-
-
-def gate_of(fail_on: tuple[str, ...], ignore: tuple[str, ...]) -> Gate:
-    """The gate that the options and the project's settings describe together. Options that are given replace ``fail-on``, and add to ``ignore``.
-
-    Raises:
-        UsageError: a rule that does not exist, or settings that make no sense.
-    """
-    from hubaudit.cli.settings import check_rules, settings
-
-    own = settings()
-    check_rules(ignore, "--ignore")
-    return Gate(fail_on=fail_on or own.fail_on, ignore=frozenset((*ignore, *own.ignore)), severity=own.severity)

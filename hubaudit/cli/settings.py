@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hubaudit.cli.gate import FAIL_ON
+from hubaudit.cli.gate import FAIL_ON, Gate
 from hubaudit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -118,3 +118,14 @@ def _words(table: dict[str, Any], key: str, where: str) -> tuple[str, ...]:
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
         raise UsageError(f"`{where}`: {key} is a list of words")
     return tuple(words)
+
+
+def gate_of(fail_on: tuple[str, ...], ignore: tuple[str, ...]) -> Gate:
+    """The gate that the options and the project's settings describe together. Options that are given replace ``fail-on``, and add to ``ignore``.
+
+    Raises:
+        UsageError: a rule that does not exist, or settings that make no sense.
+    """
+    own = settings()
+    check_rules(ignore, "--ignore")
+    return Gate(fail_on=fail_on or own.fail_on, ignore=frozenset((*ignore, *own.ignore)), severity=own.severity)

@@ -18,8 +18,9 @@ from hubaudit.hub.session import Wanted, file_url
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from hubaudit.hub.answer import Answer
     from hubaudit.hub.reference import Reference
-    from hubaudit.hub.session import Answer, HubSession
+    from hubaudit.hub.session import HubSession
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"

@@ -16,7 +16,7 @@ from hubaudit.hub.quota import asked_wait_seconds
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hubaudit.hub.session import Answer
+    from hubaudit.hub.answer import Answer
 
 OFFLINE_HINT = "run once without --offline, or audit a folder or a bundle"
 _LOGIN = "log in with `hf auth login`, or set HF_TOKEN"

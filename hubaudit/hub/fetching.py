@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hubaudit.errors import UsageError
-from hubaudit.hub.reference import parse_reference
+from hubaudit.hub.parsing import parse_reference
 
 if TYPE_CHECKING:
     from threading import Event

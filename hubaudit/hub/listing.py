@@ -11,10 +11,10 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 from huggingface_hub.hf_api import ModelSort_T
 
 from hubaudit.errors import HubauditError, NotFoundError, UsageError
+from hubaudit.hub.answer import Answer
 from hubaudit.hub.failures import explain
 from hubaudit.hub.names import is_repo_id
 from hubaudit.hub.reference import COMMIT
-from hubaudit.hub.session import Answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

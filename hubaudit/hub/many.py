@@ -17,8 +17,8 @@ from hubaudit.hub.cache import SnapshotCache
 from hubaudit.hub.local import read_file, read_folder
 from hubaudit.hub.offline import read_offline
 from hubaudit.hub.online import RepoInfo, fetch_at, repo_info
+from hubaudit.hub.parsing import parse_reference
 from hubaudit.hub.question import ask_about
-from hubaudit.hub.reference import parse_reference
 from hubaudit.hub.session import HubSession
 
 if TYPE_CHECKING:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
+    from hubaudit.hub.answer import Answer
     from hubaudit.hub.digests import Digest
     from hubaudit.hub.reference import Reference
-    from hubaudit.hub.session import Answer
     from hubaudit.types import Terms
 
 PARALLEL_REQUESTS = 32

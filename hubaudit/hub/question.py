@@ -8,8 +8,9 @@ from urllib.parse import quote
 from hubaudit.hub.session import Wanted, api_url
 
 if TYPE_CHECKING:
+    from hubaudit.hub.answer import Answer
     from hubaudit.hub.reference import Reference
-    from hubaudit.hub.session import Answer, HubSession
+    from hubaudit.hub.session import HubSession
 
 MAX_JSON_BYTES = 64_000_000
 """More than the Hub's longest listing, and less than memory can hold."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from hubaudit.errors import NetworkError
-from hubaudit.hub.session import Answer, HubSession, Wanted, file_url
+from hubaudit.hub.session import HubSession, Wanted, file_url
+
+if TYPE_CHECKING:
+    from hubaudit.hub.answer import Answer
 
 _CONTENT_RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
 #: How much of a file is read and dropped to get at a part of it, where the server does not know ranges.

@@ -25,14 +25,13 @@ from huggingface_hub.utils import get_session
 
 from hubaudit._version import __version__
 from hubaudit.errors import AccessError, UsageError
+from hubaudit.hub.answer import Answer
 from hubaudit.hub.deadline import Deadline, call_within
 from hubaudit.hub.failures import explain
 from hubaudit.hub.quota import asked_wait_seconds
 from hubaudit.hub.token import find_token
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hubaudit.hub.budget import Budget
 
 _PASSING_STATUSES = (408, 429, 500, 502, 503, 504)
@@ -69,26 +68,6 @@ class Wanted:
     repo_id: str
     revision: str | None = None
     path: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What came back: ``content`` holds at most the bytes asked for, ``is_whole`` says whether that was all, ``url`` where redirects led.
-
-    ``commit`` is what the Hub itself, not the storage that it may send on to, said the file is of.
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    content: bytes
-    is_whole: bool
-    url: str
-    commit: str | None = None
-
-    @property
-    def is_good(self) -> bool:
-        """Whether this is what was asked for, and no refusal."""
-        return self.status in (200, 206)
 
 
 class HubSession:

@@ -10,7 +10,7 @@ import torch
 from hubaudit.errors import UsageError
 from hubaudit.monitor.cuda_history import Held, line_of_history
 from hubaudit.monitor.gpu import process_bytes
-from hubaudit.monitor.instruments import Line, Reading
+from hubaudit.monitor.reading import Line, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

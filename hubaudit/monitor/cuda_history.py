@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hubaudit.exact.events import Alloc, Event, Free, Mark, Trace
 from hubaudit.exact.replay import ACTIVATIONS, Moment, Replay
-from hubaudit.monitor.instruments import Line
+from hubaudit.monitor.reading import Line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

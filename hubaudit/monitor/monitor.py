@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from hubaudit.monitor.instruments import Reading
+    from hubaudit.monitor.reading import Reading
 
 _VERSION = 1
 _ENOUGH = 3

@@ -8,8 +8,8 @@ from hubaudit.exact.device import NO_WORKSPACES
 from hubaudit.exact.events import Alloc, Free
 from hubaudit.exact.replay import replay
 from hubaudit.exact.tracer import Tracer
-from hubaudit.monitor.instruments import Line, Reading
 from hubaudit.monitor.process import resident_bytes
+from hubaudit.monitor.reading import Line, Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,7 +18,7 @@ from hubaudit.verify.on_cpu import steps_of_cuda
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hubaudit.monitor.instruments import Instrument, Reading
+    from hubaudit.monitor.reading import Instrument, Reading
     from hubaudit.verify.job import Job
 
 _SEED = 20240731

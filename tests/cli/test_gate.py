@@ -77,6 +77,18 @@ def test_quiet_leaves_the_exit_code(
     assert run(capsys, monkeypatch, "model", "-q", "--fail-on", "error") == (12, [], "")
 
 
+def test_a_batch_reads_the_rules_before_it_starts(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rule that does not exist is said before a model is audited or a directory made."""
+    monkeypatch.setattr(sys, "argv", ["hubaudit", "batch", "model", "-o", "run", "--ignore", "no-such-rule"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert "no rule is called" in capsys.readouterr().err
+    assert not (project / "run").exists()
+
+
 @pytest.mark.parametrize("name", [".hubaudit.toml", "pyproject.toml"])
 def test_settings(
     name: str, project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

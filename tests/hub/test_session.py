@@ -16,7 +16,7 @@ from small_repos import HASTY, QUICK, one_file
 from hubaudit.errors import AccessError, HubauditError, NetworkError, NotFoundError, RateLimitError, UsageError
 from hubaudit.hub.deadline import Deadline
 from hubaudit.hub.quota import asked_wait_seconds
-from hubaudit.hub.session import Answer, HubSession, Patience, Wanted, api_url, file_url
+from hubaudit.hub.session import HubSession, Patience, Wanted, api_url, file_url
 
 if TYPE_CHECKING:
     import socket
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from local_faults import FaultKind
     from local_hub import LocalHub
+
+    from hubaudit.hub.answer import Answer
 
 INFO = Wanted(repo_id="org/one")
 CONFIG = Wanted(repo_id="org/one", revision="main", path="config.json")

@@ -18,7 +18,8 @@ from hubaudit.exact.replay import replay
 from hubaudit.exact.snapshot import to_pickle
 from hubaudit.monitor import MemoryMonitor, instruments
 from hubaudit.monitor.cuda_history import Held, line_of_history
-from hubaudit.monitor.instruments import ProcessMemory, Reading
+from hubaudit.monitor.instruments import ProcessMemory
+from hubaudit.monitor.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,7 +15,8 @@ from hubaudit.estimate.training.kept_inputs import norm_saved, ranks_saved, shar
 from hubaudit.estimate.training.mixers import by_kernel, mixer_named, terms
 
 if TYPE_CHECKING:
-    from hubaudit.estimate.training.block import Block, Flow
+    from hubaudit.estimate.training.block import Block
+    from hubaudit.estimate.training.flow import Flow
     from hubaudit.estimate.training.lora import Targets
 
 _FLOAT = 4

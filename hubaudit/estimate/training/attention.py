@@ -8,7 +8,8 @@ from hubaudit.estimate.training.amounts import Amount
 from hubaudit.estimate.training.kept_inputs import norm_saved, ranks_saved, shared_input
 
 if TYPE_CHECKING:
-    from hubaudit.estimate.training.block import Block, Flow
+    from hubaudit.estimate.training.block import Block
+    from hubaudit.estimate.training.flow import Flow
     from hubaudit.estimate.training.lora import Targets
 
 _FLOAT = 4

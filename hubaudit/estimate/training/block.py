@@ -1,4 +1,4 @@
-"""What kind of block a model is made of: the table's row for its type, its widths, and how wide its streams are under a recipe."""
+"""What kind of block a model is made of: the table's row for its type, its widths, and which attention kernel runs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from hubaudit.data import table
-from hubaudit.data.dtypes import bits_of
 from hubaudit.estimate.component import Input, given, known
 from hubaudit.estimate.training.mixers import mixer_dimensions
 from hubaudit.facts.loading import loaded_groups
@@ -15,6 +14,7 @@ from hubaudit.facts.loading import loaded_groups
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hubaudit.estimate.training.flow import Flow
     from hubaudit.estimate.training.setting import TrainSetting
     from hubaudit.types import ModelFacts, Sourced
 
@@ -62,27 +62,6 @@ class Block:
     experts_keep: str
     mixers: Mapping[str, str]
     encoder_mixer: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flow:
-    """Bytes of one value of each stream: ``stream`` between layers, ``inner`` of products and attention, ``adapter`` of adapters.
-
-    With ``casts`` autocast gives every product a 16-bit cast of its own of an input that is wider. ``is_trained`` is false for the base
-    under adapters: its weights need no gradient, and so autograd keeps no input for it. ``drops``: adapters read a dropped copy of their input each;
-    ``has_magnitudes``: they are DoRA's. ``mask`` and ``score_mask`` are dropout's of the stream and of attention's scores, 0 without dropout.
-    """
-
-    stream: int
-    inner: int
-    head: int
-    adapter: int
-    casts: bool
-    is_trained: bool
-    drops: bool = False
-    has_magnitudes: bool = False
-    mask: int = 1
-    score_mask: int = 1
 
 
 @cache
@@ -140,29 +119,6 @@ def _dropped(facts: ModelFacts, row: dict[str, Any]) -> frozenset[str]:
     """What is dropped of, ``hidden`` values and ``attention``'s scores: all that the type drops, but where the config sets the rate to nothing."""
     off = {name for name, rate in facts.dropout_rates if rate == 0}
     return frozenset(what for what, names in row.get("dropout_rates", {}).items() if not off.issuperset(names))
-
-
-def flow_of(setting: TrainSetting) -> Flow:
-    """How wide values are.
-
-    A base that bitsandbytes holds is prepared for training (PEFT's ``prepare_model_for_kbit_training``): norms, embeddings and head in float32,
-    so that the stream between layers is float32, and the quantized layers give back what they are given.
-    """
-    recipe = setting.recipe
-    compute = bits_of()[recipe.compute] // _BYTE
-    weights = recipe.weight_bits // _BYTE
-    is_prepared = setting.is_prepared
-    stream = _FLOAT if is_prepared else max(compute, weights)
-    return Flow(
-        stream=stream,
-        inner=compute if recipe.autocast else stream,
-        head=compute if recipe.autocast else stream,
-        adapter=compute if recipe.autocast else max(_FLOAT, stream),
-        casts=recipe.autocast and stream > compute,
-        is_trained=setting.adapters is None,
-        drops=setting.adapters is not None and setting.adapters.has_dropout,
-        has_magnitudes=setting.adapters is not None and setting.adapters.variant == "dora",
-    )
 
 
 def dimensions(facts: ModelFacts, setting: TrainSetting, block: Block) -> dict[str, Input] | str:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from hubaudit.estimate.training.amounts import Amount
 
 if TYPE_CHECKING:
-    from hubaudit.estimate.training.block import Block, Flow
+    from hubaudit.estimate.training.block import Block
+    from hubaudit.estimate.training.flow import Flow
 
 _BF16 = 2
 _FLOAT = 4

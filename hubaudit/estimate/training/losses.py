@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hubaudit.estimate.component import Input
-    from hubaudit.estimate.training.block import Block, Flow
+    from hubaudit.estimate.training.block import Block
+    from hubaudit.estimate.training.flow import Flow
     from hubaudit.types import ModelFacts
 
 _FLOAT = 4

@@ -11,7 +11,7 @@ from hubaudit.estimate.training.amounts import Amount
 from hubaudit.facts.loading import loaded_groups
 
 if TYPE_CHECKING:
-    from hubaudit.estimate.training.block import Flow
+    from hubaudit.estimate.training.flow import Flow
     from hubaudit.types import ModelFacts
 
 TABLE = "mixers.toml"

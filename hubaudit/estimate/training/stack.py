@@ -9,7 +9,8 @@ from hubaudit.estimate.component import Input, given
 from hubaudit.estimate.training.activations import LayerMemory, layer_memory
 from hubaudit.estimate.training.amounts import Amount, total
 from hubaudit.estimate.training.attention import MATH, score_bytes
-from hubaudit.estimate.training.block import Block, Flow, block_of, dimensions, flow_of, kernel_of
+from hubaudit.estimate.training.block import Block, block_of, dimensions, kernel_of
+from hubaudit.estimate.training.flow import Flow, flow_of
 from hubaudit.estimate.training.kept_inputs import norm_saved
 from hubaudit.estimate.training.layers import Layer, layers_of
 from hubaudit.estimate.training.lora import adapted_outputs, targets_of

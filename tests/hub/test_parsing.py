@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from hubaudit.errors import HubauditError, NotFoundError, UsageError
 from hubaudit.hub.names import is_repo_id
-from hubaudit.hub.reference import Reference, parse_reference
+from hubaudit.hub.parsing import parse_reference
+from hubaudit.hub.reference import Reference
 
 if TYPE_CHECKING:
     from pathlib import Path
