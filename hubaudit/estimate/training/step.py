@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hubaudit.estimate.moments import Moment, estimate_at_worst
+from hubaudit.estimate.moments import Moment, estimate_at_worst, worst
 from hubaudit.estimate.overhead import cuda_context
 from hubaudit.estimate.training.attention import MATH
 from hubaudit.estimate.training.backward import backward_moments
@@ -82,7 +82,9 @@ def _of_stage(facts: ModelFacts, setting: TrainSetting, stage: int) -> Estimate:
 
     omitted = (Omission(id="activations", reason=stack),) if isinstance(stack, str) else ()
     said = (*setting.assumptions, *_said(stack, setting), *_untouched(facts, setting), *_offloaded(shares))
-    made = estimate_at_worst(moments_under(shares), assumptions=(*said, *_ranks(sharing, stage)), omitted=omitted)
+    moments = moments_under(shares)
+    said = (*said, *_ranks(sharing, stage), *_gradients_at(worst(moments), moments[-1]))
+    made = estimate_at_worst(moments, assumptions=said, omitted=omitted)
     return replace(made, stages=tuple(stage_shares(shares, moments_under)))
 
 
@@ -120,6 +122,16 @@ def _untouched(facts: ModelFacts, setting: TrainSetting) -> Iterator[str]:
     if towers and not takes_all(facts, setting):
         count = format_count(elements_of(tuple(towers)))
         yield f"text alone: the {count} parameters that images or sound would go through get no gradients, and so no optimizer states"
+
+
+def _gradients_at(peak: Moment, update: Moment) -> Iterator[str]:
+    """Where the gradients are that one looks for among the peak's parts; the optimizer's update is when all exist."""
+    now, all_of_them = (
+        sum(part.bytes for part in one.components if part.category == "Gradient") for one in (peak, update)
+    )
+    if now < all_of_them:
+        part_of_peak = f"{format_bytes(now)} of them" if now else "none of them"
+        yield f"gradients take {format_bytes(all_of_them)} once all are there; at the peak there is {part_of_peak}, as backward makes them while it frees activations"
 
 
 def _said(stack: Stack | str, setting: TrainSetting) -> Iterator[str]:

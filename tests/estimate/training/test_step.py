@@ -188,6 +188,24 @@ def test_the_peak_moves_between_phases() -> None:
     assert peak(estimate(facts, replace(BASE, sequence_tokens=4096, batch_size=8))) == "backward"
 
 
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, True),
+        ({"gradient_checkpointing": "full"}, True),
+        ({"sequence_tokens": 16}, False),
+        ({"grad_accum": 2}, False),
+    ],
+    ids=str,
+)
+def test_gradients_that_are_not_there_at_the_peak_are_named(asked: dict[str, object], said: bool) -> None:
+    """One looks for gradients among the parts: where the peak comes before them, a note gives their size, here 494,032,768 in 2 bytes."""
+    made = estimate(facts_of(QWEN), replace(BASE, **asked))  # type: ignore[arg-type]
+    notes = [note for note in made.assumptions if note.startswith("gradients take 942.29 MiB once all are there")]
+    assert bool(notes) is said
+    assert any(part.id == "gradients" for part in made.components) is not said
+
+
 def test_dropout_and_magnitudes_take_more() -> None:
     """Of each adapter: with dropout a mask and a copy of its input, with DoRA the results of base and adapter."""
     asked = {"recipe": "bf16", "lora": 8, "lora_targets": "all-linear", "batch_size": 4}
