@@ -1,11 +1,11 @@
-"""The parameters as transformers builds them, which is what its quantizers see: fused experts in one tensor, a tied head absent."""
+"""The parameters and saved buffers as transformers builds them, which is what its quantizers see: fused experts in one tensor, a tied head absent."""
 
 from __future__ import annotations
 
 from math import prod
 from typing import TYPE_CHECKING
 
-from hubaudit.facts.loading import converts, loaded_groups
+from hubaudit.facts.loading import loaded_groups
 from hubaudit.facts.skeleton import describe
 from hubaudit.types import BuiltTensor
 
@@ -18,16 +18,20 @@ if TYPE_CHECKING:
 
 
 def built_tensors(config: ConfigReader, counted: ParameterCount | None) -> tuple[BuiltTensor, ...]:
-    """Every parameter of the model that the config describes, where there are as many as the weights hold; else nothing.
+    """Every parameter of the model that the config describes, and the buffers that it saves, where they are as many as the weights hold; else nothing.
 
-    The names of files are not those of modules (a vision tower's prefix, one tensor an expert), so a file cannot tell which modules a
+    Files may leave the buffers out. The names of files are not those of modules (a vision tower's prefix, one tensor an expert), so a file cannot tell which modules a
     quantizer converts. Where the counts differ, the config does not describe this checkpoint.
     """
     found = describe(config)
     if isinstance(found, str) or counted is None:
         return ()
-    tensors = tuple(BuiltTensor(tensor.name, found.kinds[tensor.name], tensor.shape) for tensor in found.tensors)
-    return tensors if sum(prod(tensor.shape) for tensor in tensors) == counted.loaded else ()
+    parameters = tuple(BuiltTensor(tensor.name, found.kinds[tensor.name], tensor.shape) for tensor in found.tensors)
+    buffers = tuple(BuiltTensor(tensor.name, "buffer", tensor.shape) for tensor in found.buffers)
+    for built in ((*parameters, *buffers), parameters):
+        if sum(prod(tensor.shape) for tensor in built) == counted.loaded:
+            return built
+    return ()
 
 
 class WithKnownShapes:
@@ -57,5 +61,5 @@ class WithKnownShapes:
 
 def is_built_so(facts: ModelFacts) -> bool:
     """Whether ``facts.built`` are the weights of these facts, which may be a share of the model that they describe, or more than it."""
-    total = sum(group.parameters or 0 for group in loaded_groups(facts) if converts(group))
+    total = sum(group.parameters or 0 for group in loaded_groups(facts))
     return bool(facts.built) and sum(prod(tensor.shape) for tensor in facts.built) == total

@@ -17,8 +17,9 @@ from hubaudit.facts.layer_plan import plan_layers
 from hubaudit.facts.packing import unpacker
 from hubaudit.facts.plan_from_headers import plan_from_headers
 from hubaudit.facts.quantization import Scheme, scheme_of
+from hubaudit.facts.skeleton import describe
 from hubaudit.facts.tensors import by_name, count_parameters, group_tensors
-from hubaudit.facts.unbuilt import mark_unbuilt, prediction_layers
+from hubaudit.facts.unbuilt import mark_left_over, mark_unbuilt, prediction_layers
 from hubaudit.facts.witnesses import hear, index_disagreements
 from hubaudit.types import Disagreement, LayerSpec, ModelFacts, ParameterCount, Quantization, TensorGroup
 
@@ -103,8 +104,6 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
 
 def _implied(reader: ConfigReader) -> HeaderFacts | None:
     """What the tensors would show that the model's class builds of this config; ``None`` where the class is not described."""
-    from hubaudit.facts.skeleton import describe
-
     found = describe(reader)
     return None if isinstance(found, str) else header_facts(group_tensors(by_name(found.tensors)))
 
@@ -141,13 +140,13 @@ def _weights(
         architecture=architecture,
         is_tied=said.tied_embeddings.value is True,
     )
+    if tensors and reader is not None and scheme is None:
+        groups = _without_left_over(groups, reader)
     headers = header_facts(groups)
     if lost and reader is None:
         return _Weights(groups=(), are_stored=False, where=f"`{lost[0]}` could not be read", scheme=declared), headers
     if tensors or reader is None:
         return _Weights(groups=groups, are_stored=True, where="header:all tensors", scheme=scheme), headers
-    from hubaudit.facts.skeleton import describe  # with weights at hand, nothing is left to imply
-
     implied = describe(reader)
     if isinstance(implied, str):
         return _Weights(groups=(), are_stored=False, where=implied, scheme=declared), headers
@@ -155,6 +154,18 @@ def _weights(
     groups = group_tensors(by_name(implied.tensors))
     where = "rule:the tensors that the config implies"
     return _Weights(groups=groups, are_stored=False, where=where, scheme=declared, by_class=by_class), headers
+
+
+def _without_left_over(groups: tuple[TensorGroup, ...], reader: ConfigReader) -> tuple[TensorGroup, ...]:
+    """The groups, those marked that the class of the config does not build; all of them where it is not described, or builds as much as they hold."""
+    found = describe(reader)
+    if isinstance(found, str):
+        return groups
+    built = (*found.tensors, *found.buffers)
+    loaded = sum(group.parameters or 0 for group in groups if group.extra is None)
+    if loaded <= sum(prod(tensor.shape) for tensor in built):
+        return groups
+    return mark_left_over(groups, group_tensors(by_name(built)))
 
 
 def lost_weights(snapshot: RepoSnapshot) -> tuple[str, ...]:

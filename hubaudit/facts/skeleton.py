@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from hubaudit.data.dtypes import bits_of, dtype_named
 from hubaudit.facts.skeleton_layout import Expansion, Line, Part, lines_of
@@ -57,6 +58,13 @@ def describe(config: ConfigReader) -> Skeleton | str:
     The class is the first of ``architectures``; where the configuration names none, the one that transformers' auto class for the model
     type's usual task would build.
     """
+    known = _DESCRIBED.get(config)
+    if known is None:
+        known = _DESCRIBED[config] = _described(config)
+    return known
+
+
+def _described(config: ConfigReader) -> Skeleton | str:
     reading = Reading(config)
     expansion = Expansion(_TABLES)
     try:
@@ -120,6 +128,8 @@ class _Tables:
 
 
 _TABLES = _Tables()
+#: One audit asks several times, and a large model's answer takes a tenth of a second.
+_DESCRIBED: WeakKeyDictionary[ConfigReader, Skeleton | str] = WeakKeyDictionary()
 
 
 def _tasks(row: Mapping[str, Any]) -> dict[str, str]:

@@ -1,8 +1,9 @@
-"""Which stored tensors a runtime does not build, and why: prediction layers past the last, buffers of older versions, second copies of tied weights."""
+"""Which stored tensors a runtime does not build, and why: prediction layers, buffers of older versions, second copies, parts that the class lacks."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
 
 MTP = "mtp"
 TIED = "tied head"
+UNUSED = "unused"
 #: The language model's layers, and not those of a tower beside it.
 _LAYER = re.compile(r"(?:(?:model|language_model|llm|transformer|backbone)\.){0,3}layers\.(\d+)\.")
 #: Only a multi-token-prediction layer joins the embedding of the next token to the hidden state: DeepSeek-V3 (arXiv 2412.19437, section 2.2), GLM-4.5.
 _JOINS = (".eh_proj.weight", ".enorm.weight", ".hnorm.weight")
 _MAX_EXTRA_LAYERS = 64
+#: What older checkpoints call the two parameters of a norm: "legacy" in conversion_mapping.py, transformers 5.23.0.
+_OLD_NORM = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
 #: Weights that share the input embedding's data where the config ties them: `_tied_weights_keys` of the model classes, transformers 5.23.0.
 _EMBEDDING = re.compile(
     r"(^|\.)(shared|embed_tokens|wte|word_embeddings|tok_embeddings|embed_in|embeddings\.word_embeddings)\.weight$"
@@ -71,6 +75,49 @@ def mark_unbuilt(groups: Iterable[TensorGroup], *, architecture: str | None, is_
         for group in groups
     ]
     return _mark_tied_copies(marked, architecture) if is_tied else tuple(marked)
+
+
+def mark_left_over(groups: Sequence[TensorGroup], built: Iterable[TensorGroup]) -> tuple[TensorGroup, ...]:
+    """The groups, those named that loading drops: beside every tensor that the class builds, files may hold parts that it lacks (BERT's pooler).
+
+    transformers reports such as unexpected and leaves them out. Where but one tensor of the class is not found under its name and shape, nothing
+    is said: files may call them otherwise, and loading renames.
+
+    Args:
+        groups: those of the files.
+        built: what the class that the config names builds.
+    """
+    wanted: Counter[tuple[str, tuple[int, ...]]] = Counter()
+    for group in built:
+        wanted[group.pattern, group.shape] += group.count
+    prefix = _prefix(groups, wanted)
+    held: Counter[tuple[str, tuple[int, ...]]] = Counter()
+    for group in groups:
+        if group.extra is None:
+            held[_as_built(group.pattern, prefix), group.shape] += group.count
+    if any(held[key] != count for key, count in wanted.items()):
+        return tuple(groups)
+    return tuple(
+        group
+        if group.extra is not None or (_as_built(group.pattern, prefix), group.shape) in wanted
+        else replace(group, extra=UNUSED)
+        for group in groups
+    )
+
+
+def _prefix(groups: Iterable[TensorGroup], wanted: Iterable[tuple[str, tuple[int, ...]]]) -> str:
+    """What stands before every name where a file of a model with a head is loaded without it: ``bert.``."""
+    first, shape = next(iter(wanted), ("", ()))
+    names = [group.pattern for group in groups if group.shape == shape]
+    before = {name.removesuffix(first) for name in names if name.endswith(f".{first}")}
+    return "" if first in names else next((one for one in before if one.count(".") == 1), "")
+
+
+def _as_built(pattern: str, prefix: str) -> str:
+    for old, new in _OLD_NORM:
+        if pattern.endswith(old):
+            pattern = pattern.removesuffix(old) + new
+    return pattern.removeprefix(prefix)
 
 
 @cache

@@ -37,7 +37,7 @@ class TensorGroup:
 
 
 class BuiltTensor(NamedTuple):
-    """One parameter as transformers builds it of the config: its full name there, the kind of its module (as ``TensorGroup.kind``), its shape."""
+    """One parameter, or saved buffer, as transformers builds it of the config: its full name there, the kind of its module (as ``TensorGroup.kind``), its shape."""
 
     name: str
     kind: str
@@ -143,8 +143,8 @@ class ModelFacts:
     no dtype asked for. A pipeline, a model of several modules and an adapter with its base have ``components`` with a ``name`` each; their
     own counts are the sums. ``format`` is that of the weights that were read; ``chosen`` and ``other_weights`` are the snapshot's.
     ``kv_cache_dtype`` is the scheme that the checkpoint was calibrated to keep keys and values in. ``dropout_rates`` are
-    those that the config names, by its own keys. ``scan_chunk_tokens`` is how many tokens a state-space layer takes at once. ``built`` are the parameters that transformers
-    makes of the config, module by module; empty where that is not described, or does not add up to the weights that are loaded.
+    those that the config names, by its own keys. ``scan_chunk_tokens`` is how many tokens a state-space layer takes at once. ``built`` are the parameters and the saved
+    buffers that transformers makes of the config, module by module; empty where that is not described, or does not add up to the weights that are loaded.
     """
 
     library: str | None

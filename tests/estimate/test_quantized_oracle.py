@@ -45,6 +45,13 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen2-tied": ("Qwen2ForCausalLM", TEXT | {"tie_word_embeddings": True}),
     "mixtral": ("MixtralForCausalLM", TEXT | EXPERTS),
     "qwen3-moe": ("Qwen3MoeForCausalLM", TEXT | EXPERTS),
+    "deepseek-v3, whose router saves a buffer": ("DeepseekV3ForCausalLM", {k: v for k, v in TEXT.items() if k != "head_dim"} | {
+        "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 24, "first_k_dense_replace": 1,
+        "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8, "qk_rope_head_dim": 8, "v_head_dim": 8,
+    }),
+    "glm4-moe, the same": ("Glm4MoeForCausalLM", TEXT | {
+        "n_routed_experts": 4, "num_experts_per_tok": 2, "n_group": 2, "topk_group": 1, "moe_intermediate_size": 24, "first_k_dense_replace": 1,
+    }),
     "gpt2": ("GPT2LMHeadModel", {"n_embd": 36, "n_layer": 2, "n_head": 2, "vocab_size": 97, "n_positions": 32}),
     "t5": ("T5ForConditionalGeneration", {"d_model": 40, "d_kv": 10, "d_ff": 56, "num_layers": 2, "num_heads": 4, "vocab_size": 99}),
     "bert": ("BertForMaskedLM", {k: v for k, v in TEXT.items() if k not in ("num_key_value_heads", "head_dim")}),
@@ -151,8 +158,13 @@ def test_every_tensor_of_bitsandbytes_to_the_byte(name: str, how: str, saved: An
     others = {
         parameter.data_ptr(): stored(parameter) for path, parameter in loaded.named_parameters() if path not in theirs
     }
+    others |= {buffer.data_ptr(): stored(buffer) for path, buffer in loaded.named_buffers() if path in _saved(loaded)}
     assert weights.bytes == sum(sum(sizes.values()) for sizes in theirs.values()) + sum(others.values())
     assert weights.exactness == "exact"
+
+
+def _saved(model: Any) -> frozenset[str]:
+    return frozenset(model.state_dict())
 
 
 def test_modules_told_by_the_names_of_files_alone(tmp_path: Path) -> None:

@@ -123,6 +123,36 @@ def test_sentence_transformers_with_a_dense_module(tmp_path: Path) -> None:
     assert len(facts.components) == 2
 
 
+BERT: dict[str, Any] = {
+    "vocab_size": 96, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("saved", "named"),
+    [
+        ("BertForPreTraining", "BertForMaskedLM"),  # as bert-base-uncased
+        ("BertForPreTraining", "BertModel"),  # its tensors stand below "bert."
+        ("BertForNextSentencePrediction", "BertModel"),
+    ],
+)
+def test_parts_that_the_class_lacks_are_not_loaded(saved: str, named: str, tmp_path: Path) -> None:
+    """A checkpoint of another class than the config names: all of it is counted in the files, and what transformers builds of it as loaded."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    made = getattr(transformers, saved)
+    model = made(made.config_class(**BERT)).to(torch.bfloat16)
+    model.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"architectures": [named]}))
+    facts = read(tmp_path)
+    loaded = getattr(transformers, named).from_pretrained(tmp_path)
+    assert facts.parameters is not None
+    assert facts.parameters.total == sum(tensor.numel() for tensor in model.parameters())
+    assert facts.parameters.loaded == sum(tensor.numel() for tensor in loaded.parameters())
+    assert facts.resident_bytes == bytes_of(loaded.parameters())
+    assert facts.built
+
+
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("shards", [1, 3])
 def test_a_torch_checkpoint_is_the_safetensors_one(tied: bool, shards: int, tmp_path: Path) -> None:

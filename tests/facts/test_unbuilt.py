@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from packed_checkpoints import snapshot, tensor
 
+from hubaudit.facts.config_reader import ConfigReader
 from hubaudit.facts.model import understand
+from hubaudit.facts.skeleton import describe
 from hubaudit.facts.unbuilt import prediction_layers
 
 CORPUS = Path(__file__).resolve().parents[3] / "shared" / "corpus" / "configs"
@@ -161,3 +163,48 @@ def test_no_prediction_layer_no_cost() -> None:
     """Without prediction layers every name gets the answer at once, however odd."""
     why = prediction_layers(["a", "", "layers..", "model.layers.999999999999.x"], layers=2, extra_layers=0)
     assert why(["model.layers.2.x", "", "layers."]) == [None, None, None]
+
+
+def _implied(architecture: str, **said: object) -> tuple[dict[str, Any], dict[str, tuple[int, ...]]]:
+    config: dict[str, Any] = {
+        "model_type": "bert", "architectures": [architecture], "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "intermediate_size": 16, "vocab_size": 10, "max_position_embeddings": 4, "type_vocab_size": 2, "tie_word_embeddings": True,
+    } | said  # fmt: skip
+    found = describe(ConfigReader(config))
+    assert not isinstance(found, str)
+    return config, {one.name: one.shape for one in found.tensors}
+
+
+def test_what_the_class_lacks_is_dropped_only_where_all_that_it_builds_is_found() -> None:
+    """A pooler beside every tensor of BertForMaskedLM is left over; with one of the class's own tensors named otherwise nothing is said."""
+    config, tensors = _implied("BertForMaskedLM")
+    pooler = {"bert.pooler.dense.weight": (8, 8), "bert.pooler.dense.bias": (8,)}
+    old = {name.replace("LayerNorm.weight", "LayerNorm.gamma"): shape for name, shape in tensors.items()}
+    for names in (tensors, old):
+        held = [tensor(name, "BF16", *shape) for name, shape in (names | pooler).items()]
+        facts = understand(snapshot(held, config))
+        assert facts.parameters is not None
+        assert facts.parameters.extra == {"unused": 72}
+    first = next(iter(tensors))
+    renamed = {name.replace("word", "other") if name == first else name: shape for name, shape in tensors.items()}
+    facts = understand(snapshot([tensor(name, "BF16", *shape) for name, shape in (renamed | pooler).items()], config))
+    assert facts.parameters is not None
+    assert facts.parameters.extra == {}
+
+
+@pytest.mark.parametrize("model_type", ["deepseek_v3", "glm4_moe"])
+@pytest.mark.parametrize("with_buffers", [True, False])
+def test_saved_buffers_are_built_too(model_type: str, with_buffers: bool) -> None:
+    """Routers that save a correction of their scores: the class's tensors are the files', whether these hold the buffers or not."""
+    config: dict[str, Any] = {
+        "model_type": model_type, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4,
+        "intermediate_size": 16, "moe_intermediate_size": 4, "n_routed_experts": 4, "n_shared_experts": 1, "num_experts_per_tok": 2, "vocab_size": 10,
+        "first_k_dense_replace": 1, "q_lora_rank": 4, "kv_lora_rank": 4, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 4,
+        "tie_word_embeddings": False, "attention_bias": False, "use_qk_norm": False,
+    }  # fmt: skip
+    found = describe(ConfigReader(config))
+    assert not isinstance(found, str)
+    assert {one.name for one in found.buffers} == {"model.layers.1.mlp.gate.e_score_correction_bias"}
+    held = (*found.tensors, *(found.buffers if with_buffers else ()))
+    facts = understand(snapshot([tensor(one.name, "BF16", *one.shape) for one in held], config))
+    assert {one.name for one in facts.built} == {one.name for one in held}
