@@ -1,27 +1,53 @@
-"""Which tests run which lines of formats/ and estimate/, and how long each takes: a pytest plugin under coverage.py, for `tools/mutation.py`.
+"""Which tests run which lines of formats/ and estimate/, and how long each takes: a pytest plugin that runs coverage.py, for `tools/mutation.py`.
 
-python -m coverage run --source hubaudit.formats,hubaudit.estimate --data-file lines.coverage -m pytest -p tools.line_tests -n 0 -m "not oracle" tests/…
-python -m tools.line_tests lines.coverage seconds.json lines.json
+LINE_TESTS=FOLDER python -m pytest -p tools.line_tests -n 2 -m "not oracle" tests/…
+python -m tools.line_tests FOLDER lines.json
+
+Each process of pytest-xdist measures what it runs itself, and leaves two files in the folder.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-_SECONDS: dict[str, float] = {}
+if TYPE_CHECKING:
+    import pytest
+
+ROOMS = ["hubaudit.formats", "hubaudit.estimate"]
 
 
-def _context(name: str) -> None:
-    import coverage
+class LinesOfTests:
+    """What a process that runs tests does: keep each test's lines apart, and its seconds of the processor."""
 
-    running = coverage.Coverage.current()
-    if running is not None:
-        running.switch_context(name)
+    def __init__(self, kept: Path) -> None:
+        from coverage import Coverage
+
+        self._kept = kept
+        self._coverage = Coverage(data_file=str(kept.with_suffix(".lines")), source=ROOMS, config_file=False)
+        self._coverage.start()
+        self._seconds: dict[str, float] = {}
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """From here on, lines belong to this test."""
+        self._coverage.switch_context(nodeid)
+        self._seconds[nodeid] = time.process_time()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """From here on, to none."""
+        self._seconds[nodeid] = time.process_time() - self._seconds[nodeid]
+        self._coverage.switch_context("")
+
+    def pytest_sessionfinish(self) -> None:
+        """Keep both."""
+        self._coverage.stop()
+        self._coverage.save()
+        self._kept.with_suffix(".seconds").write_text(json.dumps(self._seconds))
 
 
 def few_examples() -> None:
@@ -34,46 +60,41 @@ def few_examples() -> None:
     settings.load_profile("lines")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """After conftest.py, which has a profile of its own, and before any test is loaded, because a test takes the profile that there is."""
     few_examples()
+    folder = Path(os.environ["LINE_TESTS"])
+    worker = getattr(config, "workerinput", {}).get("workerid")
+    if worker is None:  # the first process: nothing of an earlier run may stay
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+    if worker or not config.getoption("numprocesses", None):
+        config.pluginmanager.register(LinesOfTests(folder / (worker or "alone")))
 
 
-def pytest_runtest_logstart(nodeid: str) -> None:
-    """From here on, lines belong to this test."""
-    _context(nodeid)
-    _SECONDS[nodeid] = time.process_time()
-
-
-def pytest_runtest_logfinish(nodeid: str) -> None:
-    """From here on, to none."""
-    _SECONDS[nodeid] = time.process_time() - _SECONDS[nodeid]
-    _context("")
-
-
-def pytest_sessionfinish() -> None:
-    """Keep the processor's seconds of each test in the file that ``LINE_TESTS_SECONDS`` names."""
-    Path(os.environ.get("LINE_TESTS_SECONDS", "seconds.json")).write_text(json.dumps(_SECONDS))
-
-
-def lines(data_file: str, seconds: dict[str, float]) -> dict[str, Any]:
+def lines(folder: Path) -> dict[str, Any]:
     """The tests with their seconds, and for each module and line the places of its tests in that list, the cheapest first."""
-    import coverage
+    from coverage import CoverageData
 
-    data = coverage.CoverageData(data_file)
-    data.read()
+    seconds: dict[str, float] = {}
+    found: dict[str, dict[int, set[str]]] = {}
+    for kept in sorted(folder.glob("*.lines")):
+        seconds |= json.loads(kept.with_suffix(".seconds").read_text())
+        data = CoverageData(str(kept))
+        data.read()
+        for path in data.measured_files():
+            there = found.setdefault(path[path.rindex("hubaudit/") :], {})
+            for line, names in data.contexts_by_lineno(path).items():
+                there.setdefault(line, set()).update(names)
     tests = sorted(seconds, key=lambda name: seconds[name])
     places = {name: at for at, name in enumerate(tests)}
-    modules = {}
-    for path in data.measured_files():
-        found = data.contexts_by_lineno(path)
-        inside = path[path.rindex("hubaudit/") :]
-        modules[inside] = {
-            line: sorted(places[name] for name in names if name in places) for line, names in found.items()
-        }
+    modules = {
+        module: {line: sorted(places[name] for name in names if name in places) for line, names in there.items()}
+        for module, there in found.items()
+    }
     return {"tests": tests, "seconds": [round(seconds[name], 3) for name in tests], "modules": modules}
 
 
 if __name__ == "__main__":
-    data_file, seconds_file, made = sys.argv[1:]
-    Path(made).write_text(json.dumps(lines(data_file, json.loads(Path(seconds_file).read_text()))))
+    kept, made = map(Path, sys.argv[1:])
+    made.write_text(json.dumps(lines(kept)))
