@@ -17,6 +17,7 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -43,6 +44,8 @@ BEGIN, END = "<!-- mutation:begin -->", "<!-- mutation:end -->"
 SKIPPED_LINE = re.compile(r"^\s*(from|import|class|@|def|#|\"\"\"|_?[A-Z_]+: TypeAlias|\w+: [^=]*\|)|->|TYPE_CHECKING")
 #: Processor seconds of tests, as `line_tests` took them, that one mutant is worth; the cheapest tests come first.
 BUDGET_SECONDS = 12.0
+#: Of the processor: a change that makes a loop endless has used them up soon, however busy the machine is. And of the clock, for one that waits.
+LONGEST_PROCESSOR_SECONDS = 60
 LONGEST_SECONDS = 400
 Mutant = tuple[str, str, int]
 
@@ -201,7 +204,10 @@ class Mutants:
             "line": numbers[0],
             "tests": len(tests),
         }
-        result, by = self._forked(tests, replaced) if replaced else ran_anew(module, changed, tests)
+        if not tests:
+            result, by = "survived", ""
+        else:
+            result, by = self._forked(tests, replaced) if replaced else ran_anew(module, changed, tests)
         made |= {"result": result} | ({"by": by} if by else {})
         if result == "survived":
             rows = difflib.unified_diff(before.splitlines(True), changed.splitlines(True), module, operator, n=1)
@@ -215,6 +221,7 @@ class Mutants:
             code = 3
             try:
                 os.setpgid(0, 0)
+                _limit_processor()
                 for function, text in replaced.items():
                     function.__code__ = text
                 failed = self._first_failure(tests)
@@ -231,6 +238,8 @@ class Mutants:
                 os.killpg(child, signal.SIGKILL)
                 os.waitpid(child, 0)
                 return "timeout", ""
+            if os.WIFSIGNALED(ended[1]) and os.WTERMSIG(ended[1]) == signal.SIGXCPU:
+                return "timeout", ""
             return ("killed" if ended[1] else "survived"), file.read().decode()
 
     def _first_failure(self, tests: list[str]) -> str:
@@ -246,6 +255,10 @@ class Mutants:
             if any(report.failed for report in reports):
                 return name
         return ""
+
+
+def _limit_processor() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (LONGEST_PROCESSOR_SECONDS, resource.RLIM_INFINITY))
 
 
 def _room(mutant: Mutant) -> str:
@@ -345,10 +358,19 @@ def ran_anew(module: str, changed: str, tests: list[str]) -> tuple[str, str]:
         ]
         try:
             ended = subprocess.run(
-                words, cwd=tree, env=environment, capture_output=True, text=True, timeout=LONGEST_SECONDS, check=False
+                words,
+                cwd=tree,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=LONGEST_SECONDS,
+                check=False,
+                preexec_fn=_limit_processor,
             )
         except subprocess.TimeoutExpired:
             return "timeout", ""
+    if ended.returncode == -signal.SIGXCPU:
+        return "timeout", ""
     if ended.returncode == 0:
         return "survived", ""
     found = re.search(r"^(?:FAILED|ERROR) (\S+)", ended.stdout, re.MULTILINE)
