@@ -51,11 +51,11 @@ class LinesOfTests:
 
 
 def few_examples() -> None:
-    """Hypothesis tries 25 cases of each test, always the same, instead of 100: here a test's time counts, and a mutant that dies must die again."""
+    """Hypothesis tries 10 cases of each test, always the same, instead of 100: here a test's time counts, and a mutant that dies must die again."""
     from hypothesis import HealthCheck, settings
 
     settings.register_profile(
-        "lines", max_examples=25, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+        "lines", max_examples=10, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
     )
     settings.load_profile("lines")
 
