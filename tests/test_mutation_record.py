@@ -9,7 +9,8 @@ from pathlib import Path
 from tools.mutation import PAGE, RECORD, page_with_table
 
 ROOT = Path(__file__).resolve().parent.parent
-MUTANTS = json.loads(RECORD.read_text(encoding="utf-8"))["mutants"]
+SAMPLES = json.loads(RECORD.read_text(encoding="utf-8"))["samples"]
+MUTANTS = [one for sample in SAMPLES for one in sample["mutants"]]
 
 
 def test_every_survivor_was_looked_at() -> None:

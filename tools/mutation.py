@@ -28,6 +28,7 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -166,6 +167,10 @@ class Mutants:
     def pytest_runtestloop(self, session: Any) -> bool:
         """In place of the tests themselves."""
         self._items = {item.nodeid: item for item in session.items}
+        for (
+            module
+        ) in self._lines.modules:  # many are imported when they are asked for; what is not there cannot be replaced
+            import_module(module.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
         kept = self._asked.kept
         done = [json.loads(line) for line in kept.read_text().splitlines()] if kept.exists() else []
         until = time.monotonic() + self._asked.minutes * 60
@@ -394,47 +399,53 @@ def page_with_table(page: str, record: dict[str, Any]) -> str:
 
 
 def table(record: dict[str, Any]) -> str:
-    """How many were noticed by room, before and after survivors were looked at, and what each of them was."""
+    """How many were noticed, by sample and room, before and after survivors were looked at, and what each of the survivors was."""
     rows = [
-        "| room | mutants | noticed at first | of those that change anything | noticed now |",
-        "|---|---:|---:|---:|---:|",
+        "| sample | room | changes | noticed at once | of those that change anything | noticed today |",
+        "|---|---|---:|---:|---:|---:|",
     ]
-    mutants = record["mutants"]
-    for room in ("formats", "estimate", ""):
-        those = [one for one in mutants if one["module"].startswith(f"hubaudit/{room}")]
-        same = [one for one in those if one.get("judged") == "same"]
-        first = [one for one in those if one["result"] != "survived"]
-        now = [one for one in those if one["result"] != "survived" or "test" in one]
-        real = len(those) - len(same)
-        rows.append(
-            f"| {f'`{room}`' if room else 'both'} | {len(those)} | {len(first)} ({len(first) / len(those):.0%}) "
-            f"| {real}: {len(first) / real:.0%} | {len(now)} of {real} ({len(now) / real:.0%}) |"
-        )
-    lasting = [one for one in mutants if one["result"] == "survived"]
-    tested = [one for one in lasting if "test" in one]
+    for sample in record["samples"]:
+        for room in ("formats", "estimate"):
+            those = [one for one in sample["mutants"] if _room((one["module"], "", 0)) == room]
+            rows += [f"| {sample['seed']} | `{room}` | {_scores(those)} |"] if those else []
+    every = [one for sample in record["samples"] for one in sample["mutants"]]
+    rows.append(f"| all | both | {_scores(every)} |")
+    lasting = [one for one in every if one["result"] == "survived"]
     kinds = (
-        ("Tests that were missing, and are there now", [one for one in tested if one.get("judged") != "noticed"]),
-        ("Noticed by tests beyond the first seconds", [one for one in tested if one.get("judged") == "noticed"]),
-        ("Changes that change nothing", [one for one in lasting if one.get("judged") == "same"]),
-        ("Left as they are", [one for one in lasting if one.get("judged") == "left"]),
+        ("had no test, and have one now", [one for one in lasting if not one.get("judged")]),
+        (
+            "are noticed by tests that the seconds were too few for",
+            [one for one in lasting if one.get("judged") == "noticed"],
+        ),
+        ("change nothing", [one for one in lasting if one.get("judged") == "same"]),
+        ("are left", [one for one in lasting if one.get("judged") == "left"]),
     )
-    said = f"{len(mutants)} mutants, seed {record['seed']}, {record['date']}, Python {record['python']}, cosmic-ray {record['engine']}:"
-    text = [said, "", *rows]
+    text = [*rows, "", f"Of the {len(lasting)} that were not noticed at once:", ""]
     for title, those in kinds:
-        text += (
-            ["", f"{title} ({len(those)}):", "", *(_told(one) for one in those)] if those else ["", f"{title}: none."]
-        )
-    return "\n".join(text)
+        if those:
+            text += [
+                f'<details markdown="1"><summary>{len(those)} {title}</summary>',
+                "",
+                *map(_told, those),
+                "",
+                "</details>",
+                "",
+            ]
+    left = [one for one in lasting if one.get("judged") == "left"]
+    return "\n".join([*text, f"Left without an answer: {len(left)}."])
+
+
+def _scores(those: list[dict[str, Any]]) -> str:
+    first = sum(one["result"] != "survived" for one in those)
+    now = first + sum("test" in one for one in those if one["result"] == "survived")
+    real = len(those) - sum(one.get("judged") == "same" for one in those)
+    return f"{len(those)} | {first} ({first / len(those):.0%}) | {first} of {real} ({first / real:.0%}) | {now} of {real} ({now / real:.0%})"
 
 
 def _told(one: dict[str, Any]) -> str:
-    removed, added = (
-        next((line[1:].strip() for line in one["diff"].splitlines()[2:] if line.startswith(sign)), "") for sign in "-+"
-    )
+    """Where it was, why it lasted, and who notices it."""
     where = f"`{one['module'].removeprefix('hubaudit/')}:{one['line']}`"
-    return f"- {where}: `{removed[:110]}` became `{added[:110]}`. {one['why']}" + (
-        f" (`{one['test']}`)" if "test" in one else ""
-    )
+    return f"- {where}: {one['why']}" + (f" `{one['test'].partition('::')[2]}`" if "test" in one else "")
 
 
 def main() -> int:

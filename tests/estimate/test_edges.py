@@ -134,3 +134,27 @@ def test_pieces_of_the_two_fsdps(version: int, elements: int) -> None:
     """4 × 8 over three: FSDP1 cuts the flat 32 into 11 (padded), FSDP2 the four rows into two each (docs of torch.distributed.fsdp)."""
     tensors = (Trained(role="mlp", shape=(4, 8), count=1),)
     assert elements_of(_divided(tensors, 1, 3, version)) == elements
+
+
+@pytest.mark.parametrize("reason", [None, "the header is cut off"])
+def test_why_a_step_has_no_weights(reason: str | None) -> None:
+    """The facts' own reason, or that nothing is known of tensors."""
+    facts = replace(facts_of(QWEN), tensor_groups=(), built=(), parameters=None, parameters_reason=reason)
+    (weights,) = (one for one in estimate(facts, Workload(mode="train")).omitted if one.id == "weights")
+    assert weights.reason == (reason or "no tensors are known")
+
+
+def test_derived_layers_stay_as_they_are() -> None:
+    """Falcon's FalconLinear is no nn.Linear itself, so bitsandbytes gets nothing of its index's 13,843,441,408 bytes.
+
+    ``type(module) is nn.Linear`` in huggingface/transformers v5.23.0 src/transformers/integrations/bitsandbytes.py.
+    """
+    made = estimate(facts_of("falcon-7b-instruct"), Workload(quant="int8"))
+    assert [part.bytes for part in made.components if part.id == "weights"] == [13_843_441_408]
+
+
+def test_an_encoder_decoder_keeps_two_caches() -> None:
+    """T5-small: six layers with eight heads of 64, keys and values of 16 bits, for ten new tokens and for the hundred of the prompt."""
+    made = estimate(facts_of("t5-small"), Workload(prompt_tokens=100, new_tokens=10, dtype="bfloat16"))
+    caches = {part.id: part.bytes for part in made.components if part.category == "KVCache"}
+    assert caches == {"kv_cache": 2 * 6 * 8 * 64 * 10 * 2, "cross_cache": 2 * 6 * 8 * 64 * 100 * 2}

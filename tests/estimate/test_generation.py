@@ -124,6 +124,13 @@ def test_logits_of_the_whole_prompt_were_most_of_it() -> None:
     assert new / GIB == pytest.approx(2.34, rel=0.01)
 
 
+def test_logits_of_the_whole_prompt_are_gone_with_it() -> None:
+    """Release 4.38.2 of transformers makes them in the forward pass over the prompt, at least two bytes for each token and word; the next pass has one token."""
+    asked = Workload(prompt_tokens=30720, new_tokens=2048, attention="flash", runtime_version="4.38.2")
+    phases = {one.name: one.bytes for one in estimate(qwen("0.5B"), asked).phases}
+    assert phases["prefill"] - phases["decode"] > 2 * 30_720 * 151_936
+
+
 def test_rests_of_a_mebibyte_stay_with_their_blocks() -> None:
     """Qwen2.5-3B: each of 108 MLP matrices is 43 MiB and gets 44, where the pool is not warmed: 5.95 GiB at one prompt token, not 5.82."""
     facts = qwen("3B")

@@ -138,7 +138,7 @@ def _cells(facts: ModelFacts, setting: Setting, parts: list[LayerPart]) -> tuple
         return None, ()
     inputs = _inputs(setting)
     terms = []
-    for window, elements in sorted(sums.items(), key=lambda item: item[0] or 0):
+    for window, elements in sums.items():
         name = "full_elements" if window is None else f"window_{window}_elements"
         inputs[name] = given(elements, "elements a cell over the layers")
         cells = _CELLS if window is None else _WINDOW_CELLS.format(window=window)

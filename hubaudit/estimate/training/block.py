@@ -156,12 +156,13 @@ def dimensions(facts: ModelFacts, setting: TrainSetting, block: Block) -> dict[s
     if setting.adapters is not None:
         inputs["rank"] = given(setting.adapters.rank, "workload")
     if moe is not None:
+        width = moe.expert_intermediate_size
         for name, fact in (
             ("experts", moe.experts),
             ("experts_per_token", moe.experts_per_token),
-            ("expert_size", moe.expert_intermediate_size),
+            ("expert_size", facts.intermediate_size if known(width) is None else width),
         ):
-            value = known(fact) or (known(facts.intermediate_size) if name == "expert_size" else None)
+            value = known(fact)
             if value is None:
                 return f"{name} is not known: {fact.where}"
             inputs[name] = value
