@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+import re
+
+_LONGEST_WORD = 240
+_LONGEST_LINE = 2_000
+_LONG_WORD = re.compile(rf"\S{{{_LONGEST_WORD + 1},}}")
+
+
+def clipped(line: str) -> str:
+    """What a message echoes of an input cannot fill the screen: a longer word ends in ``...``, and so does a longer line."""
+    line = _LONG_WORD.sub(lambda word: f"{word[0][: _LONGEST_WORD - 3]}...", line)
+    return line if len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 3]}..."
+
 
 class HubauditError(Exception):
     """Base of all errors that hubaudit raises on purpose.
 
     ``str(error)`` is the one line for the user, ``hint`` what to try next (may be empty), ``exit_code`` the documented code of the
-    command line, ``kind`` the stable name that JSON output carries.
+    command line, ``kind`` the stable name that JSON output carries. Long words of an input are cut in both (:func:`clipped`).
     """
 
     exit_code = 1
     kind = "internal"
 
     def __init__(self, message: str, *, hint: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = clipped(message)
+        self.hint = clipped(hint)
+        super().__init__(self.message)
 
 
 class UsageError(HubauditError):

@@ -54,3 +54,13 @@ def test_a_malformed_file_is_named_with_the_place() -> None:
     assert str(error) == "`a.safetensors` at byte 8: is broken"
     assert (error.path, error.reason, error.offset, error.hint) == ("a.safetensors", "is broken", 8, "upload it again")
     assert str(MalformedFileError("a", "is broken")) == "`a`: is broken"
+
+
+def test_what_is_echoed_of_an_input_is_cut() -> None:
+    """A word of 5,000 characters and a line of 100,000 fill no screen, in message and hint, and short ones stay as they are."""
+    error = HubauditError(f"no file `{'x' * 5_000}` beside `y`", hint="z" * 5_000)
+    assert error.message == str(error) == f"no file `{'x' * 236}... beside `y`"
+    assert len(error.hint) == 240
+    assert len(HubauditError("many words " * 10_000).message) == 2_000
+    path = f"no such file: /{'folder/' * 30}x"
+    assert HubauditError(path).message == path

@@ -23,6 +23,8 @@ _TABLES = {".csv": ",", ".tsv": "\t"}
 _MARKS = ("config.json", "model_index.json", "modules.json", "adapter_config.json")
 _MAX_DEPTH = 8
 _MAX_CELL = 1 << 20
+_MAX_LINE = 1 << 24
+_MAX_NAME = 10_000
 
 
 def items_of(sources: Iterable[str], column: str | None = None, *, first: int = 0) -> Iterator[Item]:
@@ -40,7 +42,10 @@ def items_of(sources: Iterable[str], column: str | None = None, *, first: int = 
         UsageError: a source cannot be read, or a table has no such column.
     """
     names = (name for source in sources for name in _names(source, column))
-    yield from (Item(name=name, position=first + at) for at, name in enumerate(names))
+    for at, name in enumerate(names, first):
+        if len(name) > _MAX_NAME:
+            raise UsageError(f"the list holds a name of {len(name):,} characters: {name[:100]!a}")
+        yield Item(name=name, position=at)
 
 
 def can_count(sources: Iterable[str]) -> bool:
@@ -50,7 +55,8 @@ def can_count(sources: Iterable[str]) -> bool:
 
 def _names(source: str, column: str | None) -> Iterator[str]:
     if source == "-":
-        yield from _of_table(sys.stdin, ",", column, "standard input") if column else _of_lines(sys.stdin)
+        lines = _lines(sys.stdin, "standard input")
+        yield from _of_table(lines, ",", column, "standard input") if column else _of_lines(lines)
         return
     path = Path(source).expanduser()
     try:
@@ -60,7 +66,7 @@ def _names(source: str, column: str | None) -> Iterator[str]:
             yield from _of_file(path, column)
         else:
             yield source
-    except (OSError, ValueError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"cannot read `{source[:200]}`: {reason}") from None
 
@@ -85,33 +91,44 @@ def _of_file(path: Path, column: str | None) -> Iterator[str]:
         yield from _of_parquet(path, column)
         return
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        lines = _lines(file, path.name)
         if suffix == ".jsonl":
-            yield from _of_objects(file, column, path.name)
+            yield from _of_objects(lines, column, path.name)
         elif suffix in _TABLES or column is not None:
-            yield from _of_table(file, _TABLES.get(suffix, ","), column, path.name)
+            yield from _of_table(lines, _TABLES.get(suffix, ","), column, path.name)
         else:
-            yield from _of_lines(file)
+            yield from _of_lines(lines)
 
 
-def _of_lines(file: IO[str]) -> Iterator[str]:
-    for line in file:
+def _lines(file: IO[str], where: str) -> Iterator[str]:
+    """The lines, none of them longer than memory: a device, or a file that is no list, may have no end of line at all."""
+    while line := file.readline(_MAX_LINE):
+        if "\0" in line:
+            raise UsageError(f"`{where}` is no list: it holds null bytes", hint="a list is UTF-8 text")
+        if len(line) == _MAX_LINE:
+            raise UsageError(f"`{where}` has a line of more than {_MAX_LINE:,} characters")
+        yield line
+
+
+def _of_lines(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
         name = line.partition(" #")[0].strip()
         if name and not name.startswith("#"):
             yield name
 
 
-def _of_table(file: IO[str], delimiter: str, column: str | None, where: str) -> Iterator[str]:
+def _of_table(lines: Iterable[str], delimiter: str, column: str | None, where: str) -> Iterator[str]:
     csv.field_size_limit(_MAX_CELL)
-    rows = csv.reader(file, delimiter=delimiter)
+    rows = csv.reader(lines, delimiter=delimiter)
     at = _column(next(rows, []), column, where)
     for row in rows:
         if len(row) > at and row[at].strip():
             yield row[at].strip()
 
 
-def _of_objects(file: IO[str], column: str | None, where: str) -> Iterator[str]:
+def _of_objects(lines: Iterable[str], column: str | None, where: str) -> Iterator[str]:
     chosen: str | None = None
-    for line in file:
+    for line in lines:
         if not line.strip():
             continue
         row = json.loads(line)

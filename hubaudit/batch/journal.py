@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hubaudit._version import __version__
 from hubaudit.batch.index import Entry, Index
 from hubaudit.batch.lock import DirectoryLock
-from hubaudit.errors import NotFoundError, UsageError
+from hubaudit.errors import CannotAuditError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -100,9 +100,9 @@ class Rows:
     def __init__(self, folder: Path) -> None:
         self._path = folder / JOURNAL
         try:
-            self.plan: dict[str, Any] = json.loads((folder / PLAN).read_bytes())
+            self.plan = _plan(json.loads((folder / PLAN).read_bytes()))
             self.index = Index.of(self._path)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             raise NotFoundError(
                 f"`{folder}` holds no batch: {reason}", hint="`hubaudit batch LIST -o DIR` makes one"
@@ -128,6 +128,28 @@ class Rows:
             return None
         with self._path.open("rb") as file:
             return _row_at(file, entry)
+
+
+def _plan(kept: Any) -> dict[str, Any]:
+    if not isinstance(kept, dict) or not all(isinstance(kept.get(key), list) for key in ("workloads", "hardware")):
+        raise ValueError(f"{PLAN} is no plan")
+    return kept
+
+
+@contextmanager
+def as_written(folder: Path) -> Iterator[None]:
+    """For what reads rows and the plan key by key: a journal that somebody edited is told to be that.
+
+    Raises:
+        CannotAuditError: they are not what a batch writes.
+    """
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise CannotAuditError(
+            f"`{folder}` holds rows that no batch writes: {type(error).__name__} {error}",
+            hint="run the list anew into another directory with -o",
+        ) from error
 
 
 def _row_at(file: Any, entry: Entry) -> dict[str, Any]:

@@ -22,6 +22,7 @@ _KEYS = ("repo_id", "model_id", "hub_model_id", "model_name")
 _HOSTS = ("huggingface.co", "hf.co")
 _POINTER = b"version https://git-lfs"
 _POINTER_BYTES = 1024
+_MAX_GIT_CONFIG = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +66,10 @@ def target_of(path: Path, *, repo: str | None, marker: Mapping[str, str], header
 def cloned_from(folder: Path) -> str | None:
     """The Hub's id of the git repository whose own folder this is, by its remote ``origin``; ``None`` where it comes from elsewhere."""
     try:
-        text = (folder / ".git" / "config").read_text(encoding="utf-8", errors="replace")[:100_000]
+        if not (folder / ".git" / "config").is_file():  # a pipe would keep us waiting
+            return None
+        with (folder / ".git" / "config").open(encoding="utf-8", errors="replace") as file:
+            text = file.read(_MAX_GIT_CONFIG)
     except OSError:
         return None
     origin = re.search(r'^\[remote "origin"\][^\[]*?^\s*url\s*=\s*(\S+)', text, re.MULTILINE | re.DOTALL)
@@ -75,7 +79,10 @@ def cloned_from(folder: Path) -> str | None:
 def _id_in(url: str) -> str | None:
     """The id in ``https://huggingface.co/org/name`` or ``git@hf.co:org/name``; datasets and spaces have one more part."""
     scp = re.fullmatch(r"[\w.-]+@([\w.-]+):(.+)", url)
-    host, path = (scp[1], scp[2]) if scp else (urlsplit(url).hostname or "", urlsplit(url).path)
+    try:
+        host, path = (scp[1], scp[2]) if scp else (urlsplit(url).hostname or "", urlsplit(url).path)
+    except ValueError:  # no URL
+        return None
     name = path.strip("/").removesuffix(".git")
     return name if host in _HOSTS and _ID.fullmatch(name) else None
 

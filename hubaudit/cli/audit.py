@@ -248,9 +248,18 @@ def _machine_text(results: list[Report | tuple[str, HubauditError]], output_form
 
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if summary:
-        with Path(summary).open("a", encoding="utf-8", errors="backslashreplace") as page:
-            page.write(to_summary(results))
+        _append(Path(summary), to_summary(results))
     return to_annotations(results)
+
+
+def _append(path: Path, text: str) -> None:
+    from hubaudit.errors import UsageError
+
+    try:
+        with path.open("a", encoding="utf-8", errors="backslashreplace") as page:
+            page.write(text)
+    except OSError as error:
+        raise UsageError(f"cannot write `{path}`, which GITHUB_STEP_SUMMARY names: {error.strerror}") from None
 
 
 def _end(results: list[Report | tuple[str, HubauditError]], gate: Gate) -> int:

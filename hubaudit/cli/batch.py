@@ -245,10 +245,10 @@ def _again(retry: str) -> tuple[str, ...]:
 
 def _finish(folder: Path, formats: tuple[str, ...], gate: Gate) -> int:
     """Write the formats, say how it ended, and return the exit code: of the worst kind of failure, else of the gate."""
-    from hubaudit.batch.journal import Rows
+    from hubaudit.batch.journal import Rows, as_written
     from hubaudit.batch.outputs import write_outputs
 
-    with Rows(folder) as rows:
+    with Rows(folder) as rows, as_written(folder):
         written = write_outputs(folder, rows, [name for name in formats or _USUAL if name != "none"])
         counts = rows.index.counts()
         failures = [f"{counts[state]:,} {_SAID[state]}" for state, _ in _CODES if counts.get(state)]
@@ -277,10 +277,10 @@ def _gated(rows: Rows, gate: Gate) -> int:
 
 def _compare(old: Path, new: Path, *, as_json: bool) -> int:
     from hubaudit.batch.diff import differences, sentence
-    from hubaudit.batch.journal import Rows
+    from hubaudit.batch.journal import Rows, as_written
     from hubaudit.report.json_text import json_text
 
-    with Rows(old) as before, Rows(new) as after:
+    with Rows(old) as before, Rows(new) as after, as_written(old):
         changed = 0
         for difference in differences(before, after):
             changed += 1

@@ -90,21 +90,25 @@ class _Job:
 
 def _cards(patterns: tuple[str, ...]) -> Iterator[Path]:
     """The files that are meant, each once. A shell without globs leaves them to us."""
-    from glob import glob
-
     from hubaudit.errors import NotFoundError
 
     seen: dict[Path, None] = {}
     for pattern in patterns:
-        found = (
-            [Path(pattern)] if Path(pattern).exists() else [Path(one) for one in sorted(glob(pattern, recursive=True))]
-        )
-        files = [one / _CARD if one.is_dir() else one for one in found]
-        files = [one for one in files if one.is_file()]
+        try:
+            files = _files_of(pattern)
+        except (OSError, ValueError):  # too long for a name, or a null byte in it
+            files = []
         if not files:
             raise NotFoundError(f"no model card: {pattern}", hint="name a file, a folder with a README.md, or a glob")
         seen |= dict.fromkeys(files)
     yield from seen
+
+
+def _files_of(pattern: str) -> list[Path]:
+    from glob import glob
+
+    found = [Path(pattern)] if Path(pattern).exists() else [Path(one) for one in sorted(glob(pattern, recursive=True))]
+    return [one for one in (one / _CARD if one.is_dir() else one for one in found) if one.is_file()]
 
 
 def _one(path: Path, job: _Job, *, check: bool, write: bool, output_format: str) -> int:
@@ -113,11 +117,12 @@ def _one(path: Path, job: _Job, *, check: bool, write: bool, output_format: str)
     from hubaudit.errors import UsageError
 
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
     except OSError as error:
         raise UsageError(f"cannot read `{path}`: {error.strerror}") from None
     if len(content) > _MAX_BYTES:
-        raise UsageError(f"`{path}` is larger than a card: {len(content):,} bytes")
+        raise UsageError(f"`{path}` is larger than a card: more than {_MAX_BYTES:,} bytes")
     old = parse_card(content, str(path))
     section, found = _audited(path, old, job)
     new = with_section(old, section, str(path))

@@ -43,6 +43,7 @@ def command(
 
     `hubaudit compare ORG/NAME@REV ORG/NAME@REV` tells what changed between two revisions: facts, memory, configs, tensors and files.
     """
+    from hubaudit.errors import UsageError
     from hubaudit.types import Workload
 
     if len(repos) < _AT_LEAST:
@@ -52,8 +53,13 @@ def command(
     asked = Workload(**options)
     subjects = _read(repos, asked, devices(gpu_names, memories, must_fit=False), access)
     text = _text(subjects, "json" if as_json else output_format)
-    with click.open_file(output or "-", "w", encoding="utf-8", errors="backslashreplace") as stream:
-        stream.write(text)
+    try:
+        with click.open_file(output or "-", "w", encoding="utf-8", errors="backslashreplace") as stream:
+            stream.write(text)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"cannot write `{output}`: {error.strerror}") from None
     return _end(subjects)
 
 

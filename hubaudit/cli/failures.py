@@ -8,7 +8,7 @@ import sys
 import click
 
 from hubaudit.cli import INTERRUPTED
-from hubaudit.errors import HubauditError
+from hubaudit.errors import HubauditError, clipped
 
 
 def report_failure(error: BaseException) -> int:
@@ -61,7 +61,7 @@ def say_failure(error: HubauditError) -> None:
 def _say(message: str, hint: str, code: int) -> int:
     from hubaudit.report.phrases import clean
 
-    click.echo(f"error: {clean(' '.join(message.split()))}", err=True)
+    click.echo(f"error: {clean(clipped(' '.join(message.split())))}", err=True)
     if hint:
-        click.echo(f"\nhint: {clean(hint)}", err=True)
+        click.echo(f"\nhint: {clean(clipped(hint))}", err=True)
     return code

@@ -66,20 +66,34 @@ def check_rules(names: Iterable[str], where: str) -> None:
 
 
 def _table(path: Path, *, is_shared: bool) -> dict[str, Any] | None:
-    try:
-        text = path.read_bytes()[:_MAX_BYTES].decode("utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-    if is_shared and "hubaudit" not in text:
+    content = _content(path)
+    if content is None or (is_shared and b"hubaudit" not in content):
         return None
     try:
-        whole = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        whole = tomllib.loads(content.decode("utf-8"))
+    except (ValueError, RecursionError) as error:  # no TOML, no UTF-8, or a number without end
         if is_shared:  # a project's broken pyproject.toml is for its other tools to tell
             return None
         raise UsageError(f"`{path}` is no TOML: {error}") from None
-    table = whole.get("tool", {}).get("hubaudit") if is_shared else whole
+    if not is_shared:
+        return whole
+    tools = whole.get("tool")
+    table = tools.get("hubaudit") if isinstance(tools, dict) else None
     return table if isinstance(table, dict) else None
+
+
+def _content(path: Path) -> bytes | None:
+    """What the file holds; ``None`` where there is none. Git makes links, and a link may lead to a device that never ends."""
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+    except OSError:
+        return None
+    if len(content) > _MAX_BYTES:
+        raise UsageError(f"`{path}` is larger than {_MAX_BYTES:,} bytes")
+    return content
 
 
 def _settings(table: dict[str, Any], where: str) -> Settings:

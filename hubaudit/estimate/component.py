@@ -69,7 +69,8 @@ def component(
         source: whose formula it is.
         band_percent: how far below and above the figure the truth may lie, in percent of it.
     """
-    used = {name: inputs[name] for name in inputs if name in names_in(formula)}
+    needed = names_in(formula)
+    used = {name: inputs[name] for name in inputs if name in needed}
     size_bytes = evaluate(formula, {name: item.value for name, item in used.items()})
     below, above = band_percent
     return Component(

@@ -6,6 +6,7 @@ observed. For model types that transformers does not know, ``data/config_synonym
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from hubaudit.data import table
@@ -112,10 +113,11 @@ def config_class(model_type: str | None, config: Config) -> ConfigClass | None:
     return ConfigClass(name, rows[name])
 
 
-def common_spellings(name: str) -> Iterator[str]:
+@cache
+def common_spellings(name: str) -> tuple[str, ...]:
     """Older keys that every class takes for ``name``."""
     aliases: Mapping[str, str] = table("config_defaults.json")["common_aliases"]
-    yield from (other for other, own in aliases.items() if own == name)
+    return tuple(other for other, own in aliases.items() if own == name)
 
 
 def synonyms(name: str, config: Config) -> Iterator[str]:

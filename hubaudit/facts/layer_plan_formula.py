@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 Dimensions = Mapping[str, str]
 """Names that a row of the table gives to formulas."""
+_LARGEST = 2**63  # no file has so many of anything
 
 
 class NotKnownError(Exception):
@@ -56,6 +57,8 @@ class Scope:
         value = self.evaluate(formula)
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise NotKnownError(f"{formula} is {value!r:.40}, not a count")
+        if value >= _LARGEST:
+            raise NotKnownError(f"{formula} is larger than a count can be")
         return value
 
     def name(self, name: str) -> Any:
@@ -181,7 +184,7 @@ class Scope:
         return value
 
     def _number(self, value: Any, node: ast.AST) -> int | float:
-        if isinstance(value, int | float) and not (isinstance(value, float) and not math.isfinite(value)):
+        if isinstance(value, int | float) and abs(value) < _LARGEST:  # NaN is not
             return value
         shown = "null" if value is None else f"{value!r:.40}"
         raise NotKnownError(f"{ast.unparse(node)} needs a number, and has {shown}")

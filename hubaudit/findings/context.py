@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,8 @@ _MAIN = "config.json"
 _SECTIONS = ("text_config", "llm_config", "language_config")
 #: transformers 4 and 5 spell it so.
 _ROPE_KEYS = ("rope_scaling", "rope_parameters")
+_LARGEST_FACTOR = 10**6
+_LARGEST_COUNT = 2**53
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +50,7 @@ def rope_scaling(snapshot: RepoSnapshot) -> RopeScaling | None:
                 return RopeScaling(
                     kind=kind,
                     factor=_factor(rope.get("factor")),
-                    original_tokens=original if type(original) is int and original > 0 else None,
+                    original_tokens=original if type(original) is int and 0 < original <= _LARGEST_COUNT else None,
                     where=f"{_MAIN}#{prefix}{key}",
                     section=rope,
                 )
@@ -70,11 +71,6 @@ def longest_context(snapshot: RepoSnapshot, facts: ModelFacts) -> Sourced[int]:
 
 
 def _factor(value: Json) -> float | None:
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not math.isfinite(value)
-        or not 0 < value < 10**6
-    ):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _LARGEST_FACTOR:  # NaN is not
         return None
     return float(value)

@@ -36,6 +36,7 @@ BUNDLE_VERSION = 2
 _READABLE_VERSIONS = (1, BUNDLE_VERSION)
 MAX_BUNDLE_BYTES = 512_000_000
 _MAX_NAME_CHARACTERS = 1_000
+_MAX_SENTENCE_CHARACTERS = 10_000
 
 
 def write_bundle(snapshot: RepoSnapshot, path: Path) -> None:
@@ -194,13 +195,13 @@ def _from_json(bundle: dict[str, Any], source: Source) -> RepoSnapshot:
         library_name=_name_or_none(bundle["library_name"]),
         hub_parameters=None
         if bundle["hub_parameters"] is None
-        else {_text(dtype): _size(count) for dtype, count in _object(bundle["hub_parameters"]).items()},
+        else {_name(dtype): _size(count) for dtype, count in _object(bundle["hub_parameters"]).items()},
         problems=tuple(_problem(row) for row in bundle["problems"]),
         chosen=tuple(_weight_set(row) for row in bundle.get("chosen", ())),
         others=tuple(_weight_set(row) for row in bundle.get("others", ())),
         base=None if bundle.get("base") is None else _from_json({**_object(bundle["base"]), "base": None}, source),
-        base_reason=_text_or_none(bundle.get("base_reason")),
-        base_error=_text_or_none(bundle.get("base_error")),
+        base_reason=_sentence_or_none(bundle.get("base_reason")),
+        base_error=_sentence_or_none(bundle.get("base_error")),
         terms=None if bundle.get("terms") is None else _terms(_object(bundle["terms"])),
         tokenizer=None if bundle.get("tokenizer") is None else _tokenizer(_object(bundle["tokenizer"])),
     )
@@ -210,14 +211,14 @@ def _problem(row: dict[str, Any]) -> ReadProblem:
     kind = row.get("kind", "unreadable")
     if kind not in get_args(ProblemKind):
         raise ValueError(f"no kind of problem: {kind!a}")
-    return ReadProblem(path=_text(row["path"]), reason=_text(row["reason"]), kind=kind)
+    return ReadProblem(path=_sentence(row["path"]), reason=_sentence(row["reason"]), kind=kind)
 
 
 def _terms(row: dict[str, Any]) -> Terms:
     gated = row["gated"]
     return Terms(
-        licence=_text_or_none(row["licence"]),
-        licence_link=_text_or_none(row["licence_link"]),
+        licence=_sentence_or_none(row["licence"]),
+        licence_link=_sentence_or_none(row["licence_link"]),
         gated=None if gated is None else gated is True,
         gate_text=row["gate_text"] is True,
     )
@@ -226,20 +227,20 @@ def _terms(row: dict[str, Any]) -> Terms:
 def _tokenizer(row: dict[str, Any]) -> TokenizerFacts:
     tokens, most = _object(row["tokens"]), _object(row["max_tokens"])
     return TokenizerFacts(
-        tokens=Sourced(value=_size_or_none(tokens["value"]), where=_text(tokens["where"])),
-        max_tokens=Sourced(value=_size_or_none(most["value"]), where=_text(most["where"])),
+        tokens=Sourced(value=_size_or_none(tokens["value"]), where=_sentence(tokens["where"])),
+        max_tokens=Sourced(value=_size_or_none(most["value"]), where=_sentence(most["where"])),
     )
 
 
 def _weight_set(row: dict[str, Any]) -> WeightSet:
     return WeightSet(
-        format=_text(row["format"]),
+        format=_name(row["format"]),
         files=tuple(_path(path) for path in row["files"]),
         size_bytes=_size_or_none(row["size_bytes"]),
-        variant=_text_or_none(row["variant"]),
+        variant=_sentence_or_none(row["variant"]),
         index=None if row["index"] is None else _path(row["index"]),
         missing=tuple(_path(path) for path in row["missing"]),
-        note=_text_or_none(row["note"]),
+        note=_sentence_or_none(row["note"]),
     )
 
 
@@ -247,7 +248,7 @@ def _weight_file(file: dict[str, Any]) -> WeightFile:
     return WeightFile(
         path=_path(file["path"]),
         size_bytes=_size_or_none(file["size_bytes"]),
-        format=_text(file["format"]),
+        format=_name(file["format"]),
         tensors=tuple(_tensors(file["tensors"])),
         metadata=_object(file["metadata"]),
     )
@@ -272,7 +273,7 @@ def _tensors(held: Any) -> Iterator[TensorInfo]:
 
 
 def _kind(dtype: object, dimensions: list[object], stored_bytes: object) -> tuple[str, tuple[int, ...], int]:
-    return _text(dtype), tuple([_size(dimension) for dimension in dimensions]), _size(stored_bytes)
+    return _name(dtype), tuple([_size(dimension) for dimension in dimensions]), _size(stored_bytes)
 
 
 def _text(value: object) -> str:
@@ -290,6 +291,17 @@ def _name(value: object) -> str:
     if len(name) > _MAX_NAME_CHARACTERS:
         raise ValueError(f"a name of {len(name):,} characters")
     return name
+
+
+def _sentence(value: object) -> str:
+    sentence = _text(value)
+    if len(sentence) > _MAX_SENTENCE_CHARACTERS:
+        raise ValueError(f"a sentence of {len(sentence):,} characters")
+    return sentence
+
+
+def _sentence_or_none(value: object) -> str | None:
+    return None if value is None else _sentence(value)
 
 
 def _name_or_none(value: object) -> str | None:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 _GATE_KEYS = ("extra_gated_prompt", "extra_gated_fields", "extra_gated_heading", "extra_gated_description")
 
 
+_MAX_CHARACTERS = 5_000  # longer than any licence is called, or its address
+
+
 def terms_of(header: Json, *, gated: Json = None) -> Terms:
     """The terms that a card's header names; ``gated`` is the Hub's own word (``false``, ``"auto"``, ``"manual"``), ``None`` where nobody asked it."""
     said = header if isinstance(header, dict) else {}
@@ -20,8 +23,12 @@ def terms_of(header: Json, *, gated: Json = None) -> Terms:
     if isinstance(licence, list):  # a header may name several
         licence = ", ".join(word for word in licence if isinstance(word, str))
     return Terms(
-        licence=licence if isinstance(licence, str) and licence.strip() else None,
-        licence_link=link if isinstance(link, str) and link.strip() else None,
+        licence=_said(licence),
+        licence_link=_said(link),
         gated=None if gated is None else gated is not False,
         gate_text=any(said.get(key) for key in _GATE_KEYS),
     )
+
+
+def _said(value: Json) -> str | None:
+    return value if isinstance(value, str) and value.strip() and len(value) <= _MAX_CHARACTERS else None

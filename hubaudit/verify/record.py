@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hubaudit._version import __version__
 from hubaudit.errors import CannotAuditError
+from hubaudit.formats.quoting import shown
 from hubaudit.types import Workload
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def failed_record(
 
 def to_text(record: Mapping[str, Any] | list[dict[str, Any]]) -> str:
     """A record, or several, as a file."""
-    return json.dumps(record, indent=1, ensure_ascii=False, sort_keys=False) + "\n"
+    return json.dumps(record, indent=1) + "\n"
 
 
 def read(path: Path) -> tuple[dict[str, Any], ...]:
@@ -170,7 +171,7 @@ def read(path: Path) -> tuple[dict[str, Any], ...]:
         found = (
             [json.loads(line) for line in text.splitlines() if line] if path.suffix == ".jsonl" else json.loads(text)
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CannotAuditError(f"`{path.name}` holds no records: {error}") from None
     records = found if isinstance(found, list) else [found]
     for number, record in enumerate(records):
@@ -195,10 +196,10 @@ def check(value: Any, where: str, schema: Mapping[str, Any] = SCHEMA) -> None:
     kinds = schema.get("type")
     if kinds is not None and not _is_a(value, [kinds] if isinstance(kinds, str) else kinds):
         raise CannotAuditError(f"{where} is a {type(value).__name__}, not {kinds}")
-    if "const" in schema and value != schema["const"]:
-        raise CannotAuditError(f"{where} is {value!r}, not {schema['const']!r}")
+    if "const" in schema and (isinstance(value, bool) or value != schema["const"]):
+        raise CannotAuditError(f"{where} is {shown(value)}, not {schema['const']!r}")
     if "enum" in schema and value not in schema["enum"]:
-        raise CannotAuditError(f"{where} is {value!r}, none of {schema['enum']}")
+        raise CannotAuditError(f"{where} is {shown(value)}, none of {schema['enum']}")
     if "minimum" in schema and value is not None and value < schema["minimum"]:
         raise CannotAuditError(f"{where} is {value}, less than {schema['minimum']}")
     for name in schema.get("required", ()):

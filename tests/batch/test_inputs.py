@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -99,3 +100,42 @@ def test_tables_that_are_none(name: str, content: bytes, tmp_path: Path) -> None
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UsageError):
         names(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("content", "suffix", "words"),
+    [
+        (b"org/one\n" + b"a" * 10_001, ".txt", "a name of 10,001 characters"),
+        (b"org/one\n" + b"a" * ((1 << 24) + 1), ".txt", "has a line of more than 16,777,216 characters"),
+        ("org/one\n".encode("utf-16"), ".txt", "holds null bytes"),
+        (b"repo_id\n\0", ".csv", "holds null bytes"),
+        (b"[" * 100_000, ".jsonl", "maximum recursion depth"),
+        (b'{"id":' + b"9" * 5_000 + b"}", ".jsonl", "Exceeds the limit"),
+        (b'repo_id\n"' + b"a\n" * 600_000, ".csv", "field larger than field limit"),
+        (b",".join(b"\x1b%d" % at for at in range(100_000)) + b"\n1\n", ".csv", "no column that is known"),
+    ],
+    ids=["name", "line", "utf-16", "nul", "deep", "digits", "quote", "columns"],
+)
+def test_a_list_that_is_a_trap(content: bytes, suffix: str, words: str, tmp_path: Path) -> None:
+    """It is refused in one short line, and none of its lines has to fit into memory."""
+    file = tmp_path / f"list{suffix}"
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match=words) as caught:
+        names(file)
+    assert len(caught.value.message) < 2_100
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/urandom"])
+def test_a_device_is_no_list(device: str) -> None:
+    """It never ends, and is told to be none at its first null byte."""
+    if not os.path.exists(device):
+        pytest.skip(f"no {device} here")
+    with pytest.raises(UsageError, match="holds null bytes"):
+        names(device)
+
+
+def test_names_of_any_text_are_handed_on(tmp_path: Path) -> None:
+    """Formulas, control characters and what is no UTF-8 are names, for the run to refuse one by one."""
+    file = tmp_path / "list.txt"
+    file.write_bytes(b"=1+1\n\x1b[2J/x\ncaf\xe9\n<b>\n=1+1\n")
+    assert names(file) == ["=1+1", "\x1b[2J/x", "caf\ufffd", "<b>", "=1+1"]

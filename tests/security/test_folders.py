@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -94,3 +95,68 @@ def test_a_link_in_place_of_weights_shows_nothing(folder: Path, tmp_path: Path) 
     assert [finding.rule for finding in report.findings if finding.rule == "unreadable-file"]
     assert "PRIVATE" not in repr(report)
     assert "c2VjcmV0" not in repr(report)
+
+
+def test_what_a_device_would_say_is_no_setting(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Git makes links: one called as the settings are and leading to a device that never ends, or to a pipe, is none."""
+    monkeypatch.chdir(folder)
+    (folder / ".hubaudit.toml").symlink_to("/dev/zero")
+    os.mkfifo(folder / "pyproject.toml")
+    monkeypatch.setattr(sys, "argv", ["hubaudit", ".", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    assert json.loads(capsys.readouterr().out)["facts"]["layers"] == CONFIG["num_hidden_layers"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a = " + "[" * 100_000, "a = " + "9" * 5_000, "tool = 5 # hubaudit", "\0", "# " + "x" * 1_000_001],
+    ids=["deep", "digits", "tool", "nul", "long"],
+)
+@pytest.mark.parametrize("name", [".hubaudit.toml", "pyproject.toml"])
+def test_settings_that_are_none(
+    text: str, name: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line and exit code 2 where it is our own file, and where it is everybody's unless it is far too long."""
+    monkeypatch.chdir(folder)
+    (folder / name).write_text(f"# hubaudit\n{text}")
+    monkeypatch.setattr(sys, "argv", ["hubaudit", ".", "--json"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    is_refused = name == ".hubaudit.toml" or len(text) > 1_000_000
+    assert ended.value.code == (2 if is_refused else 0)
+    assert ("error: " in capsys.readouterr().err) == is_refused
+
+
+@pytest.mark.parametrize("hostile", ["pipe", "url"])
+def test_a_clone_whose_git_config_is_a_trap(
+    hostile: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`card` asks the clone where it came from: a pipe there would never answer, and an address may be none."""
+    (tmp_path / "README.md").write_text("# Card\n")
+    (tmp_path / ".git").mkdir()
+    if hostile == "pipe":
+        os.mkfifo(tmp_path / ".git" / "config")
+    else:
+        (tmp_path / ".git" / "config").write_text('[remote "origin"]\n\turl = https://[x\n')
+    monkeypatch.setattr(sys, "argv", ["hubaudit", "card", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert "does not say which model it is about" in capsys.readouterr().err
+
+
+def test_a_card_larger_than_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A hole of a terabyte is not read to be told that it is too large."""
+    (tmp_path / "README.md").touch()
+    os.truncate(tmp_path / "README.md", 10**12)
+    monkeypatch.setattr(sys, "argv", ["hubaudit", "card", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 2
+    assert "is larger than a card" in capsys.readouterr().err

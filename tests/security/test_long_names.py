@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from byte_sources import BytesSource
 from small_repos import CONFIG
 from weight_bytes import safetensors
 
+from hubaudit import cli
 from hubaudit.auditing import audit_snapshot
 from hubaudit.data import table
 from hubaudit.errors import MalformedFileError
@@ -106,3 +108,64 @@ def test_megabytes_of_name_make_no_bundle(key: str, tmp_path: Path) -> None:
     file.write_text(json.dumps({**json.loads(file.read_text()), key: "x" * 1_001}))
     with pytest.raises(MalformedFileError, match="a name of 1,001 characters"):
         read_bundle(file)
+
+
+@pytest.mark.parametrize("key", ["problems", "base_reason", "terms", "tokenizer"])
+def test_megabytes_of_a_sentence_make_no_bundle(key: str, tmp_path: Path) -> None:
+    """What a report quotes of a bundle in full is refused where it is longer than any sentence."""
+    endless = "x" * 10_001
+    value: Any = {
+        "problems": [{"path": "a", "reason": endless, "kind": "missing"}],
+        "base_reason": endless,
+        "terms": {"licence": endless, "licence_link": None, "gated": None, "gate_text": False},
+        "tokenizer": {"tokens": {"value": 1, "where": endless}, "max_tokens": {"value": 1, "where": ""}},
+    }[key]
+    file = tmp_path / "b.json"
+    write_bundle(
+        RepoSnapshot(repo_id="a/b", revision=None, commit=None, source="local", configs={"config.json": CONFIG}), file
+    )
+    file.write_text(json.dumps({**json.loads(file.read_text()), key: value}))
+    with pytest.raises(MalformedFileError, match="a sentence of 10,001 characters"):
+        read_bundle(file)
+
+
+_ENDLESS = "x" * 5_000
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("FOLDER", "--file", _ENDLESS),
+        ("FOLDER", "--dtype", _ENDLESS),
+        ("FOLDER", "--memory", _ENDLESS),
+        ("FOLDER", "--gpu", _ENDLESS),
+        ("FOLDER", "--format", _ENDLESS),
+        ("FOLDER", "--plot", _ENDLESS),
+        ("FOLDER", "-o", _ENDLESS),
+        ("compare", "FOLDER", "FOLDER", "-o", _ENDLESS),
+        ("FOLDER", f"--{_ENDLESS}"),
+        (f"./{_ENDLESS}",),
+        ("card", _ENDLESS),
+        ("card", "FOLDER/README.md", "--repo", f"./{_ENDLESS}"),
+        ("rules", _ENDLESS),
+        ("bundle", "FOLDER", "-o", _ENDLESS),
+        ("batch", "FOLDER", "-o", _ENDLESS),
+        ("batch", "FOLDER", "-o", "FOLDER/run", "--workload", "x " * 3_000),
+        ("batch", "--diff", _ENDLESS, "FOLDER"),
+    ],
+    ids=lambda words: " ".join(words)[:40].strip(),
+)
+def test_a_long_word_of_the_command_line_is_not_echoed_whole(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the option, by hubaudit or by click: one line and a hint that a terminal can show, and a code that is documented."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "README.md").write_text("# Card\n")
+    monkeypatch.setattr(sys, "argv", ["hubaudit", *(word.replace("FOLDER", str(tmp_path)) for word in words)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert (ended.value.code in (2, 3), out) == (True, "")
+    assert err.startswith("error: ")
+    assert max(map(len, err.splitlines())) <= 2_100
+    assert "x" * 241 not in err

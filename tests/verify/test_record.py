@@ -80,3 +80,26 @@ def test_a_file_that_is_none_is_told(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text("[{}]", encoding="utf-8")
     with pytest.raises(CannotAuditError, match=r"c\.json\[0\] has no `record_version`"):
         read(tmp_path / "c.json")
+
+
+def test_a_file_of_records_that_is_a_trap(tmp_path: Path) -> None:
+    """Nested without end, numbers without end, true for 1, and a word that fills the screen: one short line."""
+    (tmp_path / "a.json").write_text("[" * 100_000, encoding="utf-8")
+    (tmp_path / "b.json").write_text("9" * 5_000, encoding="utf-8")
+    for name in ("a.json", "b.json"):
+        with pytest.raises(CannotAuditError, match="holds no records"):
+            read(tmp_path / name)
+    for key, value in (("record_version", True), ("outcome", "\x1b" * 5_000)):
+        with pytest.raises(CannotAuditError, match=f"record.{key} is ") as caught:
+            check({**copy.deepcopy(records()[0]), key: value}, "record")
+        assert len(caught.value.message) < 250
+        assert caught.value.message.isprintable()
+
+
+def test_a_record_of_hostile_words_is_plain_ascii() -> None:
+    """A config's escape sequences, direction marks and half characters are spelt out, so that the file can be shown and written."""
+    words = "\x1b[2J\x9b\u202e\ud800"
+    text = to_text({"config": {"model_type": words}})
+    assert text.isascii()
+    assert text.replace("\n", "").isprintable()
+    assert json.loads(text)["config"]["model_type"] == words
