@@ -22,6 +22,7 @@ from hubaudit.formats.safetensors import read_served_header
 from hubaudit.formats.weight_names import index_name, weight_name
 from hubaudit.formats.weight_sets import size_of
 from hubaudit.hub.layout import layout_of
+from hubaudit.hub.problems import told
 from hubaudit.types import Config, Json, ReadProblem, WeightFile, WeightIndex, WeightSet
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def read_contents(reader: RepoReader, *, file: str | None = None) -> Contents:
             pool.shutdown(wait=False, cancel_futures=True)  # what waits its turn is asked for nothing
             raise
     contents.weights.sort(key=lambda one: one.path)
-    contents.problems.sort(key=lambda problem: problem.path)
+    contents.problems[:] = told(sorted(contents.problems, key=lambda problem: problem.path))
     return contents
 
 

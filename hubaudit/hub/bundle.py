@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 from hubaudit._version import __version__
 from hubaudit.errors import MalformedFileError, NotFoundError
 from hubaudit.formats.documents import is_repo_path, parse_object
+from hubaudit.hub.problems import told
 from hubaudit.types import (
     ProblemKind,
     ReadProblem,
@@ -196,7 +197,7 @@ def _from_json(bundle: dict[str, Any], source: Source) -> RepoSnapshot:
         hub_parameters=None
         if bundle["hub_parameters"] is None
         else {_name(dtype): _size(count) for dtype, count in _object(bundle["hub_parameters"]).items()},
-        problems=tuple(_problem(row) for row in bundle["problems"]),
+        problems=told([_problem(row) for row in bundle["problems"]]),
         chosen=tuple(_weight_set(row) for row in bundle.get("chosen", ())),
         others=tuple(_weight_set(row) for row in bundle.get("others", ())),
         base=None if bundle.get("base") is None else _from_json({**_object(bundle["base"]), "base": None}, source),

@@ -17,6 +17,7 @@ from hubaudit.formats.weight_names import weight_name
 from hubaudit.formats.weight_sets import find_sets
 from hubaudit.hub.assemble import read_contents
 from hubaudit.hub.beside import card_in, tokenizer_in
+from hubaudit.hub.problems import told
 from hubaudit.types import ReadProblem, RepoFile, RepoSnapshot, Source, WeightSet
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def read_file(name: str) -> RepoSnapshot:
         source="local",
         files=files,
         weights=tuple(weights),
-        problems=tuple(problems),
+        problems=told(problems),
         chosen=(replace(beside, format=weights[0].format, index=None),),
     )
 
