@@ -1,6 +1,6 @@
 """Every model class of the installed transformers against what the audit says of it: built on the meta device, its tensors named as it saves them.
 
-``python -m tools.class_survey OUT.jsonl [TYPE…]`` writes a row a class: parameters, error findings, and the bytes of its weights quantized while
+``python -m tools.class_survey OUT.jsonl [--by-name | TYPE…]`` writes a row a class: parameters, error findings, and the bytes of its weights quantized while
 loading, from the modules that transformers' own bitsandbytes integration exchanges (needs torch, transformers and bitsandbytes).
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hubaudit.errors import HubauditError
 from hubaudit.estimate.conversion import conversion_of
 from hubaudit.estimate.infer import estimate
+from hubaudit.estimate.linear_names import is_compared
 from hubaudit.estimate.quantized_weights import Matrix, bytes_of
 from hubaudit.facts.repository import understand
 from hubaudit.findings import find
@@ -37,7 +37,7 @@ QUANTS = ("nf4", "int8")
 
 def classes() -> Iterator[tuple[str, str]]:
     """Each model type with each class that an auto class makes of it."""
-    auto, transformers, known = tools().auto, tools().transformers, tools().configs
+    auto, known = tools().auto, tools().configs
     found: dict[tuple[str, str], None] = {}
     for attribute in sorted(vars(auto)):
         if attribute.startswith("MODEL_") and attribute.endswith("MAPPING_NAMES"):
@@ -45,7 +45,7 @@ def classes() -> Iterator[tuple[str, str]]:
                 for name in [names] if isinstance(names, str) else names:
                     found[model_type, name] = None
     for model_type, name in sorted(found):
-        if model_type in known and hasattr(transformers, name):
+        if model_type in known:
             yield model_type, name
 
 
@@ -64,23 +64,25 @@ def built(model_type: str, class_name: str, layers: dict[str, Any]) -> Any:
         return made_class._from_config(config, dtype=torch.bfloat16)
 
 
-def saved(model: Any) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """The tensors of a checkpoint that ``save_pretrained`` would write, by its own steps."""
+def saved(model: Any, state: dict[str, Any] | None = None) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """The tensors of a checkpoint that ``save_pretrained`` would write of the model, or of this state of it, by its own steps."""
     modeling = importlib.import_module("transformers.modeling_utils")
     state = {
-        name: tensor for name, tensor in model.state_dict().items() if name not in (model._keys_to_ignore_on_save or ())
+        name: tensor
+        for name, tensor in (state or model.state_dict()).items()
+        if name not in (model._keys_to_ignore_on_save or ())
     }
     state = modeling.remove_tied_weights_from_state_dict(state, model)
     state = modeling.revert_weight_conversion(model, state)
     return {name: (_DTYPES[str(tensor.dtype)], tuple(tensor.shape)) for name, tensor in state.items()}
 
 
-def snapshot(model: Any) -> RepoSnapshot:
-    """The repository that such a checkpoint is."""
+def snapshot(model: Any, told: dict[str, tuple[str, tuple[int, ...]]]) -> RepoSnapshot:
+    """The repository that a checkpoint of these tensors is."""
     model.config.architectures = [type(model).__name__]
     model.config.dtype = "bfloat16"
     config = json.loads(model.config.to_json_string(use_diff=True))
-    tensors = tuple(_tensor(name, dtype, shape) for name, (dtype, shape) in saved(model).items())
+    tensors = tuple(_tensor(name, dtype, shape) for name, (dtype, shape) in told.items())
     file = WeightFile(path="model.safetensors", size_bytes=None, format="safetensors", tensors=tensors)
     return RepoSnapshot(
         repo_id="made/up", revision=None, commit=None, source="local", configs={"config.json": config}, weights=(file,)
@@ -118,7 +120,7 @@ def true_bytes(model: Any, quant: str, chosen: dict[str, tuple[int, int]]) -> in
     plan = model._get_dtype_plan(tools().torch.bfloat16)
     wide = loading.build_glob_alternation(list(plan))[0] if plan else None
     total, seen = 0, set()
-    for name, parameter in model.named_parameters():
+    for name, parameter in model.state_dict(keep_vars=True).items():
         module = name.removesuffix(".weight")
         if id(parameter) in seen:
             continue
@@ -136,13 +138,16 @@ def true_bytes(model: Any, quant: str, chosen: dict[str, tuple[int, int]]) -> in
 def row(model_type: str, class_name: str, layers: dict[str, Any]) -> dict[str, Any]:
     """What is compared of one class."""
     model = built(model_type, class_name, layers)
-    read = snapshot(model)
+    read = snapshot(model, saved(model))
     facts = understand(read)
     chosen = converted(model)
     found: dict[str, Any] = {
         "type": model_type,
         "class": class_name,
-        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "parameters": sum(
+            tensor.numel()
+            for tensor in {id(tensor): tensor for tensor in model.state_dict(keep_vars=True).values()}.values()
+        ),
         "loaded": None if facts.parameters is None else facts.parameters.loaded,
         "total": None if facts.parameters is None else facts.parameters.total,
         "is_built": bool(facts.built),
@@ -173,25 +178,12 @@ def _quantized(model: Any, facts: ModelFacts, quant: str, chosen: dict[str, tupl
 
 
 def main() -> None:
-    """Write the rows of all classes, or of the types that are named."""
+    """Write the rows of all classes, of those that names of files tell alone (``--by-name``), or of the types that are given."""
     path, *wanted = sys.argv[1:]
     layers: dict[str, Any] = {}
     with Path(path).open("w", encoding="utf-8") as out:
         for model_type, class_name in classes():
-            if (wanted and model_type not in wanted) or (
-                os.environ.get("SHORT")
-                and not class_name.endswith(
-                    (
-                        "ForCausalLM",
-                        "ForConditionalGeneration",
-                        "LMHeadModel",
-                        "MTModel",
-                        "ForMaskedLM",
-                        "ForPreTraining",
-                        "Model",
-                    )
-                )
-            ):
+            if wanted and not (is_compared(class_name) if wanted == ["--by-name"] else model_type in wanted):
                 continue
             try:
                 found = row(model_type, class_name, layers)

@@ -3,7 +3,8 @@
     python tools/load_rules.py     (needs torch and transformers; their version is written into the table)
 
 For each architecture class: the parameters it keeps in float32 whatever the dtype asked for (``_keep_in_fp32_modules_strict``), those it keeps in
-float32 under float16 only (``_keep_in_fp32_modules``), and those it makes itself and saves to no file (``_keys_to_ignore_on_save``). The first two are searched for in parameter names as regular expressions in which ``*`` means ``.*``
+float32 under float16 only (``_keep_in_fp32_modules``), and those it makes itself and saves to no file (``_keys_to_ignore_on_save``), each with the
+keys of the config that its sides come from. The first two are searched for in parameter names as regular expressions in which ``*`` means ``.*``
 (``build_glob_alternation`` in core_model_loading.py).
 """
 
@@ -20,6 +21,8 @@ _ATTRIBUTES = {
     "fp32_under_fp16": "_keep_in_fp32_modules",
     "not_saved": "_keys_to_ignore_on_save",
 }
+#: Sizes that tell which key of a config a side comes from.
+_SIZES = {"max_position_embeddings": 52, "d_model": 48, "vocab_size": 60}
 
 
 def rules() -> dict[str, Any]:
@@ -40,13 +43,26 @@ def rules() -> dict[str, Any]:
     return {"source": f"class attributes of transformers {transformers.__version__}", "architectures": table}
 
 
-def _row(architecture: Any) -> dict[str, list[str]]:
-    row = {}
+def _row(architecture: Any) -> dict[str, Any]:
+    row: dict[str, Any] = {}
     for key, attribute in _ATTRIBUTES.items():
         values = getattr(architecture, attribute, None)
         if values:
             row[key] = sorted(values)
+    if "not_saved" in row:
+        row["not_saved"] = {name: _sides(architecture, name) for name in row["not_saved"]}
     return row
+
+
+def _sides(architecture: Any, name: str) -> list[str]:
+    """The keys of the config that a parameter's sides come from: each is given a size that nothing else has. Empty where a side is none of theirs."""
+    import torch
+
+    config = architecture.config_class(**_SIZES, pad_token_id=0)
+    with torch.device("meta"):
+        shape = architecture(config).get_parameter(name).shape
+    keys = {value: key for key, value in _SIZES.items()}
+    return [keys[side] for side in shape] if all(side in keys for side in shape) else []
 
 
 def text() -> str:

@@ -62,6 +62,11 @@ class Conversion:
         """Whether a matrix consists of whole blocks, without which the method leaves it as it is."""
         return rows % self.whole_blocks[0] == 0 and columns % self.whole_blocks[1] == 0
 
+    @property
+    def goes_by_class(self) -> bool:
+        """Whether the class's own keys hold: neither the method nor the user lists what stays."""
+        return self.skips is None and self.skip_modules is None
+
     def keys(self, architecture: str | None) -> tuple[tuple[str, ...], bool]:
         """Names of modules that stay as they are, and whether they are known to be those of this class."""
         row = _rows_by_class().get(architecture or "")

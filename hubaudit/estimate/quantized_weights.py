@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from math import prod
@@ -13,8 +12,10 @@ from hubaudit.errors import UsageError
 from hubaudit.estimate.component import component, given
 from hubaudit.estimate.conversion import kept_by
 from hubaudit.estimate.expression import evaluate
+from hubaudit.estimate.linear_names import is_compared, kind_of
 from hubaudit.facts.built import is_built_so
 from hubaudit.facts.loading import converts, loaded_groups, names_kept_in_float32
+from hubaudit.facts.made import made_parameters
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -24,12 +25,10 @@ if TYPE_CHECKING:
     from hubaudit.types import Component, ModelFacts, TensorGroup
 
 _EXPERTS = 3
-#: Roles of matrices that are no ``nn.Linear``, or that quantizers leave alone, where only names tell.
-_KEPT_ROLES = ("embedding", "head", "router", "expert")
-#: Modules that look rows up, in towers beside the language model too.
-_TABLE = re.compile(r"(^|\.)(\w+_)?(embed(ding)?s?|embed_(tokens|positions)|pos_embed\w*)\.weight$")
 #: How far names of files may lead astray about which modules are converted, in percent: seen with bitsandbytes' own modules.
 _BY_NAME_PERCENT = (15, 60)
+#: The same for classes whose names were held against their modules; a config may ask for a module that their defaults lack.
+_BY_CLASS_PERCENT = (2, 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +53,8 @@ class Split:
     """What a method converts of a model, and what stays: parameters in the load dtype, in float32, and bytes that no loader casts.
 
     ``small`` are matrices whose modules were exchanged but whose weights were left, because they are no multiple of a block. ``is_certain`` where the
-    modules are those of transformers, not told by names of files, which ``is_built`` says alone.
+    modules are those of transformers, not told by names of files, which ``is_built`` says alone; ``is_compared`` where names were held against
+    the class's modules.
     """
 
     converted: tuple[Matrix, ...]
@@ -64,6 +64,7 @@ class Split:
     integer_bytes: int
     is_certain: bool
     is_built: bool
+    is_compared: bool
 
 
 def split(facts: ModelFacts, conversion: Conversion, dtype: str) -> Split | None:
@@ -79,12 +80,15 @@ def split(facts: ModelFacts, conversion: Conversion, dtype: str) -> Split | None
         raise UsageError(f"{conversion.name} on load is for {conversion.only[0]} only", hint="--quant fp8, or nf4")
     total = sum(group.parameters or 0 for group in groups)
     integers = [group for group in groups if not converts(group)]
-    total -= sum(group.parameters or 0 for group in integers)
+    total += made_parameters(facts) - sum(group.parameters or 0 for group in integers)
     keys, are_known = conversion.keys(facts.architecture)
     if conversion.skip_modules is not None and facts.tied_embeddings.value and not kept_by(tuple(keys))("lm_head"):
         are_known = False  # transformers would then convert the head and tie it again
     is_built = is_built_so(facts)
-    weights = _modules(facts) if is_built else _by_role(groups)
+    weights = _modules(facts) if is_built else _by_name(groups, facts.architecture)
+    told_by_class = not is_built and is_compared(facts.architecture)
+    if told_by_class and conversion.goes_by_class:
+        keys = ()  # what the class keeps is in its names already
     kept = kept_by(tuple(keys))
     block = _block(conversion, weights)
     chosen = [
@@ -105,6 +109,7 @@ def split(facts: ModelFacts, conversion: Conversion, dtype: str) -> Split | None
         float32_parameters=float32_parameters,
         integer_bytes=sum(group.stored_bytes for group in integers),
         is_built=is_built,
+        is_compared=told_by_class,
         is_certain=is_built and are_known and block is not None and _was_compared(conversion, facts, dtype),
     )
 
@@ -137,8 +142,14 @@ def weights_quantized(found: Split | None, conversion: Conversion, bits: Input) 
         inputs,
         exactness=exactness,
         source=conversion.source,
-        band_percent=(0, 0) if found.is_certain or found.is_built else _BY_NAME_PERCENT,
+        band_percent=_band(found),
     )
+
+
+def _band(found: Split) -> tuple[int, int]:
+    if found.is_certain or found.is_built:
+        return 0, 0
+    return _BY_CLASS_PERCENT if found.is_compared else _BY_NAME_PERCENT
 
 
 def bytes_of(formula: str, weight: Matrix, conversion: Conversion, dtype_bytes: int) -> int:
@@ -208,25 +219,18 @@ def _matrix(name: str, kind: str, shape: tuple[int, ...], count: int = 1) -> Mat
     return Matrix(name=name, kind=kind, rows=first, columns=last, count=count)
 
 
-def _by_role(groups: Iterable[TensorGroup]) -> list[Matrix]:
+def _by_name(groups: Iterable[TensorGroup], architecture: str | None) -> list[Matrix]:
     """The same as the names of files tell, one row for modules that differ in their numbers only."""
     return [
         _matrix(
             group.pattern,
-            "other" if group.role in _KEPT_ROLES or _is_no_linear(group) else group.kind,
+            kind_of(group, architecture),
             group.logical_shape or group.shape,
             group.count,
         )
         for group in groups
         if len(group.shape) > 1 and converts(group)
     ]
-
-
-def _is_no_linear(group: TensorGroup) -> bool:
-    """Whether a matrix that looks like a linear layer's is another module's by its name: a table of positions, a parameter without a module."""
-    return group.kind == "linear" and (
-        not group.pattern.endswith(".weight") or _TABLE.search(group.pattern) is not None
-    )
 
 
 def _in_float32(

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from hubaudit.data.dtypes import short_name
 from hubaudit.estimate.component import component, given
-from hubaudit.facts.loading import converts, held_by_no_file, kept_in_float32, loaded_groups, not_found_in_float32
+from hubaudit.facts.loading import converts, kept_in_float32, loaded_groups, not_found_in_float32
+from hubaudit.facts.made import made_parameters, of_unknown_size
 from hubaudit.facts.packed_loading import stays_as_stored, unpacked_bytes
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ def weights_in(facts: ModelFacts, dtype: str, bits: Input) -> Component | None:
     formula = "parameters * bits // 8"
     formula += " + 4 * float32_parameters" if inputs["float32_parameters"].value else ""
     formula += " + integer_bytes" if inputs["integer_bytes"].value else ""
+    if facts.made:
+        inputs["made_parameters"] = given(made_parameters(facts), "table:load_rules.json")
+        formula += " + made_parameters * bits // 8"
     source = f"every floating-point tensor loaded as {short_name(dtype)}, but those the model class keeps in fp32 (transformers 5.23.0)"
     doubts = tuple(_doubts(facts, dtype))
     if doubts:
@@ -54,9 +58,9 @@ def _doubts(facts: ModelFacts, dtype: str) -> Iterator[str]:
     unseen = not_found_in_float32(facts, dtype)
     if unseen:
         yield f"no tensor is called {', '.join(unseen)}, which may bear other names in the files and be kept in fp32 too"
-    made = held_by_no_file(facts)
+    made = of_unknown_size(facts)
     if made:
-        yield f"the class makes {', '.join(made)} itself, which no file holds"
+        yield f"the class makes {', '.join(made)} itself, which no file holds, and the config does not tell their size"
 
 
 def weights_as_stored(facts: ModelFacts, dtype: str, bits: Input) -> Component | None:

@@ -29,9 +29,14 @@ def built_tensors(config: ConfigReader, counted: ParameterCount | None) -> tuple
     parameters = tuple(BuiltTensor(tensor.name, found.kinds[tensor.name], tensor.shape) for tensor in found.tensors)
     buffers = tuple(BuiltTensor(tensor.name, "buffer", tensor.shape) for tensor in found.buffers)
     for built in ((*parameters, *buffers), parameters):
-        if sum(prod(tensor.shape) for tensor in built) == counted.loaded:
+        if elements(built) == counted.loaded:
             return built
     return ()
+
+
+def elements(tensors: Iterable[BuiltTensor | TensorInfo]) -> int:
+    """How many they hold as files' tensors are counted: one without dimensions counts none."""
+    return sum(prod(tensor.shape) for tensor in tensors if tensor.shape)
 
 
 class WithKnownShapes:
@@ -62,4 +67,4 @@ class WithKnownShapes:
 def is_built_so(facts: ModelFacts) -> bool:
     """Whether ``facts.built`` are the weights of these facts, which may be a share of the model that they describe, or more than it."""
     total = sum(group.parameters or 0 for group in loaded_groups(facts))
-    return bool(facts.built) and sum(prod(tensor.shape) for tensor in facts.built) == total
+    return bool(facts.built) and elements(facts.built) == total

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from hubaudit.data import table
 from hubaudit.data.dtypes import bits_of, is_float
+from hubaudit.facts.made import made_parameters
 from hubaudit.facts.packed_loading import stays_as_stored
 from hubaudit.formats.quoting import shown
 
@@ -60,13 +61,6 @@ def not_found_in_float32(facts: ModelFacts, dtype: str) -> tuple[str, ...]:
     return tuple(name for name in names if not any(map(re.compile(_as_pattern(name)).search, patterns)))
 
 
-def held_by_no_file(facts: ModelFacts) -> tuple[str, ...]:
-    """Parameters that the class makes itself and does not save, and that these files do not hold either: `_keys_to_ignore_on_save`, transformers 5.23.0."""
-    patterns = {group.pattern for group in facts.tensor_groups}
-    row = table("load_rules.json")["architectures"].get(facts.architecture, {})
-    return tuple(name for name in row.get("not_saved", ()) if name not in patterns)
-
-
 def _float32_names(architecture: str | None, dtype: str) -> list[str]:
     row = table("load_rules.json")["architectures"].get(architecture, {})
     names = list(row.get("fp32_always", ())) if dtype in ("F16", "BF16") else []
@@ -112,7 +106,8 @@ def resident_bytes(facts: ModelFacts) -> int | None:
         else _group_bytes(group, dtype, is_float32=kept(group) or group.kind == TUNER)
         for group in groups
     ]
-    return sum(size for size in sizes if size is not None) if None not in sizes else None
+    made = made_parameters(facts) * bits_of()[dtype] // 8
+    return made + sum(size for size in sizes if size is not None) if None not in sizes else None
 
 
 def with_residence(facts: ModelFacts) -> ModelFacts:

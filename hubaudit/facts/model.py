@@ -8,12 +8,13 @@ from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from hubaudit.errors import CannotAuditError
-from hubaudit.facts.built import WithKnownShapes, built_tensors
+from hubaudit.facts.built import WithKnownShapes, built_tensors, elements
 from hubaudit.facts.config_reader import LONGEST_NAME, ConfigReader
 from hubaudit.facts.geometry import Geometry, geometry_of, no_config
 from hubaudit.facts.headers import HeaderFacts, header_facts
 from hubaudit.facts.kv_scheme import kv_scheme
 from hubaudit.facts.layer_plan import plan_layers
+from hubaudit.facts.made import made_tensors
 from hubaudit.facts.packing import unpacker
 from hubaudit.facts.plan_from_headers import plan_from_headers
 from hubaudit.facts.quantization import Scheme, scheme_of
@@ -73,6 +74,7 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
         has_weights=weights.are_stored,
         has_head=has_head,
         is_quantized=quantization is not None,
+        model_type=None if reader is None else reader.model_type,
         implied=None if reader is None else partial(_implied, reader),
     )
     plan, plan_reason = plan_from_headers(headers) if reader is None else plan_layers(reader)
@@ -95,6 +97,7 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
         quantization=quantization,
         kv_cache_dtype=kv_scheme(snapshot.configs),
         built=() if reader is None or quantization is not None else built_tensors(reader, parameters),
+        made=() if reader is None or not weights.are_stored else made_tensors(reader, architecture, weights.groups),
         dropout_rates=_dropout_rates(config),
         scan_chunk_tokens=_scan_chunk(reader, plan),
         disagreements=(*testimony.disagreements, *_index_disagreements(snapshot, weights)),
@@ -163,7 +166,7 @@ def _without_left_over(groups: tuple[TensorGroup, ...], reader: ConfigReader) ->
         return groups
     built = (*found.tensors, *found.buffers)
     loaded = sum(group.parameters or 0 for group in groups if group.extra is None)
-    if loaded <= sum(prod(tensor.shape) for tensor in built):
+    if loaded <= elements(built):
         return groups
     return mark_left_over(groups, group_tensors(by_name(built)))
 

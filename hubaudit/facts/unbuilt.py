@@ -136,20 +136,29 @@ def _mark_tied_copies(groups: Sequence[TensorGroup], architecture: str | None) -
 
     Of several embeddings of one size (an encoder's and a decoder's beside the shared one), the first that is no copy by its name is the one.
     """
-    apart = architecture in table("unbuilt.toml")["embeddings_apart"]["architectures"]
+    is_apart = _apart(architecture)
     embeddings = [
         group
         for group in groups
-        if group.extra is None and _EMBEDDING.search(group.pattern) and not (apart and _ENCODERS.search(group.pattern))
+        if group.extra is None and _EMBEDDING.search(group.pattern) and not is_apart(group.pattern)
     ]
     if not embeddings:
         return tuple(groups)
     own = min(embeddings, key=lambda group: _COPIES.search(group.pattern) is not None)
     return tuple(
-        replace(group, extra=TIED)
-        if _is_copy(group, own) and not (apart and _ENCODERS.search(group.pattern))
-        else group
+        replace(group, extra=TIED) if _is_copy(group, own) and not is_apart(group.pattern) else group
         for group in groups
+    )
+
+
+def _apart(architecture: str | None) -> Callable[[str], bool]:
+    """Whether the class has a weight of that name for itself, though the config ties weights."""
+    rows = table("unbuilt.toml")
+    embeddings = architecture in rows["embeddings_apart"]["architectures"]
+    head = architecture in rows["heads_apart"]["architectures"]
+    return lambda name: bool(
+        (embeddings and _ENCODERS.search(name))
+        or (head and not name.endswith("embed_tokens.weight") and _COPIES.search(name))
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hubaudit.data import table
 from hubaudit.facts.geometry import LATENT_HEAD
 from hubaudit.types import Disagreement, Sourced
 
@@ -33,6 +34,7 @@ def hear(
     has_weights: bool,
     has_head: bool,
     is_quantized: bool,
+    model_type: str | None,
     implied: Callable[[], HeaderFacts | None] | None,
 ) -> Testimony:
     """Compare and combine.
@@ -43,6 +45,7 @@ def hear(
         has_weights: whether tensors were read.
         has_head: whether the architecture is one with a language-model head, so that a missing head means a tied one.
         is_quantized: whether the config says that weights are stored in another type than they are computed with.
+        model_type: the config's, of which the class itself may make tensors that its numbers do not show.
         implied: what the tensors would show that the model's class builds of the config, asked for where the two seem to differ; ``None``
             where there is no config to be compared.
     """
@@ -51,6 +54,8 @@ def hear(
     found: tuple[Disagreement, ...] = ()
     if implied is not None:
         found = tuple(_differences(geometry, headers, has_head=has_head, is_quantized=is_quantized))
+        usual = _usual_differences(model_type) if found else frozenset()
+        found = tuple(one for one in found if one.subject not in usual)
         built = implied() if found else None
         found = tuple(one for one in found if built is None or not _is_so_by_design(one.subject, headers, built))
     return Testimony(geometry=_filled(geometry, headers, has_head=has_head), disagreements=found)
@@ -117,6 +122,11 @@ _SHOWN_IN = {
 }
 
 
+def _usual_differences(model_type: str | None) -> frozenset[str]:
+    """Subjects on which models of this type differ from their own config as transformers itself makes and saves them: the number is of something else."""
+    return frozenset(table("by_design.json")["types"].get(model_type, ()))
+
+
 def _is_so_by_design(subject: str, headers: HeaderFacts, built: HeaderFacts) -> bool:
     """Whether the model's own class, given this config, makes tensors of just these shapes.
 
@@ -152,7 +162,7 @@ def _layer_count(geometry: Geometry, headers: HeaderFacts) -> Iterator[Disagreem
 
 def _are_of_two_kinds(others: int, seen: int, headers: HeaderFacts) -> bool:
     """Whether so many layers are told by names of their own: layers of two kinds may share no tensor's name (Zamba2)."""
-    return 0 < others < seen and others in headers.layer_counts
+    return 0 < others <= seen and others in headers.layer_counts
 
 
 def _size(subject: str, fact: Sourced[int], sizes: frozenset[int], what: str) -> Iterator[Disagreement]:

@@ -55,7 +55,7 @@ def _judged(
     return Fit(
         hardware=hardware,
         verdict=word,
-        headroom_bytes=usable_bytes - estimate.total_bytes,
+        headroom_bytes=None if word == "unknown" else usable_bytes - estimate.total_bytes,
         max_batch=largest_batch(scale, usable_bytes) if is_known else None,
         max_context=longest_context(scale, usable_bytes) if is_known else None,
         best_precision=best_precision(scale, usable_bytes) if is_known and _has_precisions(workload) else None,

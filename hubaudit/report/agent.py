@@ -44,7 +44,8 @@ def _rows(report: Report) -> Iterator[tuple[object, ...]]:
         yield "commit", report.subject.commit
     yield from _facts(report.facts)
     yield from _estimate(report.estimate)
-    yield from (("fit", fit.hardware.name, fit.verdict, fit.headroom_bytes) for fit in report.fit)
+    for fit in report.fit:
+        yield "fit", fit.hardware.name, fit.verdict, "unknown" if fit.headroom_bytes is None else fit.headroom_bytes
     for finding in report.findings:
         where = finding.where if finding.line is None else f"{finding.where}:{finding.line}"
         yield "finding", finding.severity, finding.rule, where, finding.message, finding.help

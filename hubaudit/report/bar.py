@@ -36,7 +36,7 @@ def bar_lines(report: Report) -> list[str]:
 
 def _device(report: Report, fit: Fit, parts: Sequence[tuple[Category, int]]) -> str:
     usable = budget_bytes(report.workload.runtime, fit.hardware.usable_bytes)
-    used = usable - fit.headroom_bytes
+    used = report.estimate.total_bytes if fit.headroom_bytes is None else usable - fit.headroom_bytes
     name = clean(fit.hardware.name)
     name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}~"
     cells = min(_WIDTH, -(-used * _WIDTH // usable))

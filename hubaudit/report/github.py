@@ -87,7 +87,7 @@ def _annotations(results: Sequence[Report | tuple[str, HubauditError]]) -> Itera
 
 
 def _does_not_fit(name: str, fit: Fit) -> str:
-    if fit.verdict == "no":
+    if fit.verdict == "no" and fit.headroom_bytes is not None:
         words = f"{name} on {fit.hardware.name}: no, {format_bytes(fit.headroom_bytes)} left"
         return command("warning", {"title": "hubaudit: does not fit"}, words)
     words = f"{name} on {fit.hardware.name}: unknown" + (f", {fit.reason}" if fit.reason else "")

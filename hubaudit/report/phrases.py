@@ -256,7 +256,7 @@ def fit_cells(fit: Fit) -> tuple[str, ...]:
         _devices(fit),
         format_bytes(fit.hardware.usable_bytes),
         fit.verdict,
-        "unknown" if fit.verdict == "unknown" else format_bytes(fit.headroom_bytes),
+        "unknown" if fit.headroom_bytes is None else format_bytes(fit.headroom_bytes),
         _most(fit.max_batch, fit),
         _most(fit.max_context, fit),
     )

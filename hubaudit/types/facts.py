@@ -144,7 +144,8 @@ class ModelFacts:
     own counts are the sums. ``format`` is that of the weights that were read; ``chosen`` and ``other_weights`` are the snapshot's.
     ``kv_cache_dtype`` is the scheme that the checkpoint was calibrated to keep keys and values in. ``dropout_rates`` are
     those that the config names, by its own keys. ``scan_chunk_tokens`` is how many tokens a state-space layer takes at once. ``built`` are the parameters and the saved
-    buffers that transformers makes of the config, module by module; empty where that is not described, or does not add up to the weights that are loaded.
+    buffers that transformers makes of the config, module by module; empty where that is not described, or does not add up to the weights that are loaded. ``made`` are the
+    parameters that the class makes itself and saves to no file, so that no count holds them.
     """
 
     library: str | None
@@ -181,5 +182,6 @@ class ModelFacts:
     other_weights: tuple[WeightSet, ...] = ()
     kv_cache_dtype: Sourced[str] | None = None
     built: tuple[BuiltTensor, ...] = ()
+    made: tuple[BuiltTensor, ...] = ()
     dropout_rates: tuple[tuple[str, float], ...] = ()
     scan_chunk_tokens: Sourced[int] | None = None

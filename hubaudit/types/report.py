@@ -17,7 +17,7 @@ class Fit:
 
     ``fits``: the whole band does; ``tight``: the estimate does, its upper end does not; ``no``: the estimate does not; ``unknown``: no
     answer can be given, and ``reason`` says why. ``headroom_bytes`` is what one device has left beside the estimate, negative where it
-    lacks so much. ``max_batch`` and ``max_context`` (prompt and new tokens) are the largest that fit, each with the rest of the workload
+    lacks so much, ``None`` where the verdict is unknown: what is left then is not known either. ``max_batch`` and ``max_context`` (prompt and new tokens) are the largest that fit, each with the rest of the workload
     as asked, 0 where none does and ``None`` where there is no limit or it cannot be known. ``best_precision`` is the one nearest to the
     model's own that fits, ``None`` where none does. ``min_devices`` is a lower bound on the devices needed, as if all but the overheads
     of a process could be split evenly; ``None`` where no number is enough. Under vLLM ``cache_tokens`` is what its cache holds in all that
@@ -29,7 +29,7 @@ class Fit:
 
     hardware: Hardware
     verdict: Literal["fits", "tight", "no", "unknown"]
-    headroom_bytes: int
+    headroom_bytes: int | None
     max_batch: int | None
     max_context: int | None
     best_precision: str | None = None

@@ -255,3 +255,28 @@ def test_parameters_that_a_class_makes_and_no_file_holds() -> None:
         (weights,) = (part for part in found.components if part.id == "weights")
         assert weights.exactness == exactness
         assert any(tables[0] in source for source in weights.sources) == (exactness == "formula")
+
+
+@pytest.mark.parametrize("quant", [None, "int8"])
+def test_tables_of_positions_that_no_file_holds_are_counted(quant: str | None) -> None:
+    """Two tables of 512 × 48 in 16 bit are in Marian's memory beside what its file holds (MarianSinusoidalPositionalEmbedding, transformers 5.23.0)."""
+    config = {
+        "model_type": "marian",
+        "architectures": ["MarianMTModel"],
+        "d_model": 48,
+        "max_position_embeddings": 512,
+        "torch_dtype": "bfloat16",
+    }
+    file = {"model.shared.weight": ("BF16", (60, 48))}
+    halves = {f"model.{half}.embed_positions.weight": ("BF16", (512, 48)) for half in ("encoder", "decoder")}
+    made_by_class, stored = understand(made(config, file)), understand(made(config, file | halves))
+    sizes = []
+    for facts in (made_by_class, stored):
+        parts = estimate(facts, Workload(quant=quant, new_tokens=0)).components
+        (weights,) = (one for one in parts if one.id == "weights")
+        sizes.append(weights.bytes)
+        assert quant or weights.exactness == "exact"
+    assert sizes[0] == sizes[1]
+    assert made_by_class.parameters is not None
+    assert made_by_class.parameters.total == 60 * 48
+    assert not stored.made

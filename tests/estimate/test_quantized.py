@@ -151,3 +151,29 @@ def test_what_does_not_exist_is_refused(workload: Workload, words: str) -> None:
     """Options that a method lacks are a usage error in one line."""
     with pytest.raises(UsageError, match=words):
         estimate(facts_of("qwen2-0.5b-instruct"), workload)
+
+
+@pytest.mark.parametrize("architecture", ["IBertForMaskedLM", "SomebodysForMaskedLM"])
+def test_names_that_hide_what_the_layers_are(architecture: str) -> None:
+    """I-BERT's layers are of a class of its own, which bitsandbytes leaves alone, and only its head's first layer is converted; of a class that nobody compared the names tell."""
+    layer = "ibert.encoder.layer.0.attention.self.query.weight"
+    tensors = {
+        layer: ("F32", (64, 64)),
+        "lm_head.dense.weight": ("F32", (64, 64)),
+        "ibert.embeddings.word_embeddings.weight": ("F32", (10, 64)),
+    }
+    facts = understand(
+        made({"model_type": "ibert", "architectures": [architecture], "torch_dtype": "float32"}, tensors)
+    )
+    (weights,) = (part for part in estimate(facts, Workload(quant="int8")).components if part.id == "weights")
+    # An int8 module: a byte a weight, and four for each row's scale. Both classes convert one module of 64 x 64, but not the same.
+    assert weights.bytes == 64 * 64 + 4 * 64 + 4 * (64 * 64 + 640)
+    conversion = conversion_of(Workload(quant="int8"))
+    assert conversion is not None
+    found = split(facts, conversion, "F32")
+    assert found is not None
+    is_compared = architecture == "IBertForMaskedLM"
+    assert [matrix.name for matrix in found.converted] == [
+        "lm_head.dense.weight" if is_compared else layer.replace(".0.", ".*.")
+    ]
+    assert (weights.high_bytes * 100 // weights.bytes - 100 <= 2) == is_compared

@@ -243,3 +243,18 @@ def test_a_part_of_the_weights_is_no_count_of_the_model() -> None:
             assert facts.parameters.where.startswith("rule:")
         assert facts.stored_bytes is None
         assert facts.disagreements == ()
+
+
+@pytest.mark.parametrize(("model_type", "is_so_by_design"), [("convbert", True), ("bert", False)])
+def test_numbers_that_are_of_something_else(model_type: str, is_so_by_design: bool) -> None:
+    """ConvBERT makes half as many heads as its config says (head_ratio), as transformers' own models of it show; BERT would be damaged."""
+    config = {
+        "model_type": model_type,
+        "hidden_size": 32,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 1,
+        "vocab_size": 10,
+    }
+    half = {f"encoder.layer.0.attention.self.{name}.weight": ("F32", (16, 32)) for name in ("query", "key", "value")}
+    found = subjects(config, half)
+    assert found == (set() if is_so_by_design else {"attention_heads × head_dim", "kv_heads × head_dim"})

@@ -123,6 +123,22 @@ def test_sentence_transformers_with_a_dense_module(tmp_path: Path) -> None:
     assert len(facts.components) == 2
 
 
+@pytest.mark.parametrize("heads", [2, 4])
+def test_tables_that_are_made_and_not_saved(heads: int, tmp_path: Path) -> None:
+    """Marian's tables of positions are in no file; loaded, the model has the bytes that were told."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    config = transformers.MarianConfig(
+        vocab_size=96, d_model=8 * heads, max_position_embeddings=40, encoder_layers=1, decoder_layers=1, encoder_ffn_dim=16, decoder_ffn_dim=16,
+        encoder_attention_heads=heads, decoder_attention_heads=heads, pad_token_id=0, eos_token_id=1, decoder_start_token_id=0,
+    )  # fmt: skip
+    transformers.MarianMTModel(config).to(torch.bfloat16).save_pretrained(tmp_path)
+    loaded = transformers.MarianMTModel.from_pretrained(tmp_path)
+    saved = [loaded.get_buffer("final_logits_bias")]
+    facts = read(tmp_path)
+    assert [tensor.shape for tensor in facts.made] == [(40, 8 * heads)] * 2
+    assert facts.resident_bytes == bytes_of([*loaded.parameters(), *saved])
+
+
 BERT: dict[str, Any] = {
     "vocab_size": 96, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "max_position_embeddings": 64,
 }  # fmt: skip

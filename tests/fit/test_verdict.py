@@ -110,14 +110,17 @@ def test_llama_8b_on_well_known_cards(gpu: str, quant: str | None, expected: str
     facts, workload = facts_of("llama-3.1-8b"), Workload(quant=quant)
     (fit,) = judge(facts, workload, estimate(facts, workload), (hardware_named(gpu),))
     assert fit.verdict == expected
+    assert fit.headroom_bytes is not None
     assert (fit.headroom_bytes >= 0) == (expected == "fits")
 
 
 def test_where_the_verdict_is_unknown_so_are_the_limits() -> None:
-    """Two cards of which one is not enough, and a model type of which transformers has no plan to split it: neither a batch nor a context can be named."""
+    """Two cards of which one is not enough, and a model type of which transformers has no plan to split it: neither a batch nor a context nor room that is left can be named."""
     facts, workload = facts_of("falcon-7b-instruct"), Workload()
     (fit,) = judge(facts, workload, estimate(facts, workload), (hardware_named("rtx3060x2"),))
     assert (fit.verdict, fit.max_batch, fit.max_context, fit.best_precision) == ("unknown", None, None, None)
+    assert fit.headroom_bytes is None
+    assert fit.reason
     assert (fit.min_devices, fit.split) == (2, None)
 
 

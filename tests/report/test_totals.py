@@ -63,9 +63,13 @@ def test_a_sum_without_a_part_is_a_least(form, report: Report) -> None:  # type:
 
 
 def test_room_that_is_not_known_is_not_a_number(report: Report) -> None:
-    """What would be left beside the missing part is not shown as headroom, and nobody is told that it does not fit."""
-    room = format_bytes(report.fit[0].headroom_bytes)
+    """What would be left beside the missing part is not shown as headroom, nor given to programs, and nobody is told that it does not fit."""
+    (fit,) = report.fit
+    room = format_bytes(fit.hardware.usable_bytes - report.estimate.total_bytes)
     assert room not in human(report)
+    (told,) = to_wire(report)["fit"]
+    assert (told["headroom_bytes"], told["verdict"], told["reason"]) == (None, "unknown", fit.reason)
+    assert fit.reason
     annotations = to_annotations([report])
     assert room not in annotations
     assert "not known whether it fits" in annotations

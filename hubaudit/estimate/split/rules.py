@@ -26,6 +26,8 @@ _FUSED = (
 _SINGLE = re.compile(r"\.(gate_proj|up_proj|w1|w3|gate|up)(\.\w+)?$")
 #: Modules that hold matrices the other way round, outputs last (Conv1D).
 _TRANSPOSED = frozenset({"gpt2", "openai-gpt"})
+#: What stands behind a weight's name in that of its scales, one a block: transformers' FP8, compressed-tensors.
+_SCALES = ("_scale_inv", "_scale")
 #: Towers beside the language model, which the engines' rules for it do not speak of.
 _TOWERS = frozenset({"vision", "audio"})
 
@@ -131,6 +133,32 @@ def vllm_piece(facts: ModelFacts, group: TensorGroup, count: int) -> Piece | Non
             return WHOLE
         raise SplitError(f"vLLM does not split {group.pattern}: {size} is not divisible by {count}")
     return Piece(dimension=at, part=size // count, whole=shape[at])
+
+
+def refuse_cut_blocks(facts: ModelFacts, count: int, runtime: str, *, cuts_experts: bool) -> None:
+    """Weights that have one scale a block of rows and columns (FP8 of DeepSeek-V3: 128 × 128) are cut between blocks only.
+
+    vLLM refuses anything else. transformers cuts the scales as it cuts the weight, each at its own length: where a piece begins within a block,
+    the scales beside it are another block's.
+
+    Raises:
+        SplitError: a piece would begin or end within a block.
+    """
+    groups = [group for group in facts.tensor_groups if group.extra is None and len(_shape(group)) > 1]
+    scales = {group.pattern: group for group in groups if group.kind == "scale"}
+    for group in groups:
+        scale = next((scales[name] for end in _SCALES if (name := group.pattern + end) in scales), None)
+        if scale is None or (group.role == "expert" and not cuts_experts):
+            continue
+        piece = vllm_piece(facts, group, count) if runtime == "vllm" else transformers_piece(facts, group, count, 0)
+        at = None if piece is None else piece.dimension
+        if piece is None or at is None or at >= len(scale.shape) or not 1 < scale.shape[at] < _shape(group)[at]:
+            continue
+        block = -(-_shape(group)[at] // scale.shape[at])
+        if piece.part % block:
+            raise SplitError(
+                f"{runtime} cannot split {group.pattern} over {count} devices: {piece.part} of {piece.whole} are no whole blocks of {block}"
+            )
 
 
 def _share_of_scales(group: TensorGroup, count: int, rank: int) -> Piece:

@@ -13,6 +13,7 @@ from hubaudit.estimate.split.rules import (
     Piece,
     kv_heads_on_each,
     plans_of,
+    refuse_cut_blocks,
     shard,
     splits_attention,
     transformers_piece,
@@ -57,6 +58,7 @@ def check(facts: ModelFacts, split: Split, runtime: str) -> None:
         _check_plans(facts, split)
     if split.tensor > 1:
         _check_heads(facts, split, runtime)
+        refuse_cut_blocks(facts, split.tensor, runtime, cuts_experts=split.expert == 1)
 
 
 def _check_plans(facts: ModelFacts, split: Split) -> None:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from fixture_models import facts_of
 
-from hubaudit.estimate.split.layout import Split
+from hubaudit.estimate.split.layout import Split, SplitError
 from hubaudit.estimate.split.rules import WHOLE, Piece, transformers_piece
-from hubaudit.estimate.split.share import held_whole
+from hubaudit.estimate.split.share import check, held_whole
 
 QWEN = "qwen2-0.5b-instruct"
 LAYER = "model.layers.*."
@@ -57,3 +57,38 @@ def test_tensors_without_a_rule_are_named_where_matrices_are_cut(runtime: str, s
     unheard = replace(group, pattern=LAYER + "mlp.unheard_of.weight")
     facts = replace(facts, tensor_groups=(*facts.tensor_groups, unheard))
     assert held_whole(facts, split, runtime) == ([unheard] if is_named else [])
+
+
+#: 128 heads, 18,432 dense and 2,048 expert columns in blocks of 128 (config.json of deepseek-ai/DeepSeek-V3).
+FP8_DEGREES = [2, 4, 8, 16]
+
+
+@pytest.mark.parametrize("runtime", ["transformers", "vllm"])
+@pytest.mark.parametrize("count", range(2, 33))
+def test_blocks_with_a_scale_each_are_not_cut(runtime: str, count: int) -> None:
+    """DeepSeek-V3 in FP8: 2,048 columns of an expert in blocks of 128 are 16 blocks, so only a divisor of 16 leaves each device whole blocks.
+
+    vLLM refuses others (validate_fp8_block_shape), and in transformers a device would have another block's scales.
+    """
+    facts = facts_of("deepseek-v3")
+    if count in FP8_DEGREES:
+        check(facts, Split(tensor=count), runtime)
+    else:
+        with pytest.raises(SplitError):
+            check(facts, Split(tensor=count), runtime)
+
+
+def test_experts_that_are_not_cut_have_whole_blocks() -> None:
+    """Where devices share the experts whole, only the dense layers' 18,432 columns, 144 blocks, and 128 heads are cut: 3 divides the former."""
+    facts = facts_of("deepseek-v3")
+    assert 18_432 // 128 % 3 == 0
+    with pytest.raises(SplitError, match=r"shared_experts.*no whole blocks"):
+        check(facts, Split(tensor=3, expert=3), "transformers")
+
+
+def test_a_scale_for_each_output_cuts_nothing() -> None:
+    """One scale a row of int8 weights: rows are cut wherever the plan cuts them, as without scales."""
+    facts = facts_of(QWEN)
+    (group,) = (group for group in facts.tensor_groups if group.pattern == LAYER + "mlp.down_proj.weight")
+    scale = replace(group, pattern=f"{group.pattern}_scale", shape=(896, 1), kind="scale", parameters=0)
+    check(replace(facts, tensor_groups=(*facts.tensor_groups, scale)), Split(tensor=2), "vllm")
