@@ -1,4 +1,4 @@
-"""Exact mode against torch's own CUDA build where the recipes differ: eight families, each trained and run in six ways.
+"""Exact mode against torch's own CUDA build where the recipes differ: eight families, each trained and run in ten ways.
 
 STUB/run -m tools.exact_families record     write fixtures/exact/families.jsonl anew (STUB: tools/stub_driver)
 python -m tools.exact_families compare      trace all of it, print what differs
@@ -83,14 +83,21 @@ FAMILIES: dict[str, dict[str, Any]] = {
 }
 _TRAIN: dict[str, Any] = {"mode": "train", "batch_size": _BATCH, "tokens": _TOKENS}
 _LORA: dict[str, Any] = {**_TRAIN, "lora_rank": 16, "lora_targets": "all-linear"}
+_GENERATE: dict[str, Any] = {"mode": "infer", "batch_size": _BATCH, "tokens": _TOKENS, "new_tokens": _NEW}
 WAYS: dict[str, dict[str, Any]] = {
     "checkpointing": {**_TRAIN, "checkpointing": True},
     "AMP": {**_TRAIN, "dtype": "fp32", "autocast": "bf16"},
     "LoRA": _LORA,
     "QLoRA": {**_LORA, "quant": "nf4", "double_quant": True, "upcasts_base": True, "checkpointing": True},
     "int8": {"mode": "infer", "batch_size": _BATCH, "tokens": _TOKENS, "quant": "int8"},
-    "generate": {"mode": "infer", "batch_size": _BATCH, "tokens": _TOKENS, "new_tokens": _NEW},
+    "generate": _GENERATE,
+    "static cache": {**_GENERATE, "cache": "static"},
+    "samples": {**_GENERATE, "num_return_sequences": 3},
+    "beams": {**_GENERATE, "num_beams": 3},
+    "beams, static cache": {**_GENERATE, "num_beams": 3, "cache": "static"},
 }
+#: Windows that the prompt is longer than, or that the new tokens fill: sliding layers of a static cache go other ways then.
+_WINDOWS = {"gemma2": 200, "mixtral": _TOKENS + 3}
 
 
 class Cell(NamedTuple):
@@ -104,8 +111,14 @@ def cells() -> Iterator[Cell]:
     """Every one; an encoder generates nothing."""
     for family in FAMILIES:
         for way in WAYS:
-            if (family, way) != ("bert", "generate"):
+            if family != "bert" or "new_tokens" not in WAYS[way]:
                 yield Cell(family, way)
+
+
+def _config(cell: Cell) -> dict[str, Any]:
+    window = _WINDOWS.get(cell.family)
+    has_window = window is not None and ("cache" in WAYS[cell.way] or "num_beams" in WAYS[cell.way])
+    return {**FAMILIES[cell.family], "sliding_window": window} if has_window else FAMILIES[cell.family]
 
 
 def _plan(cell: Cell) -> Any:
@@ -126,7 +139,7 @@ def traced(cell: Cell) -> Marks:
     from hubaudit.exact.replay import replay
 
     device = device_of_capability(_CAPABILITY)
-    tracer = scenario.run(FAMILIES[cell.family], _plan(cell), device)
+    tracer = scenario.run(_config(cell), _plan(cell), device)
     phases = replay(tracer.trace(), blas_policy("2.13", device)).phases
     return [
         [one.label, one.allocated_bytes, one.reserved_bytes, one.peak_allocated_bytes, one.peak_reserved_bytes]
@@ -144,7 +157,7 @@ def reported(cell: Cell) -> Marks:
     from hubaudit.exact import building, quantized
 
     plan = _plan(cell)
-    model = building.build(FAMILIES[cell.family], plan.dtype, plan.attention)
+    model = building.build(_config(cell), plan.dtype, plan.attention)
     if plan.quant:
         quantized.quantize(model, plan)
     _to_cuda(model)
@@ -218,7 +231,11 @@ def _infer(model: Any, ids: Any, plan: Any, mark: Callable[[str], None]) -> None
             made = model.generate(
                 input_ids=ids,
                 max_new_tokens=plan.new_tokens,
-                do_sample=False,
+                do_sample=plan.num_return_sequences > 1,
+                num_beams=plan.num_beams,
+                num_return_sequences=plan.num_return_sequences,
+                cache_implementation=None if plan.cache == "dynamic" else plan.cache,
+                disable_compile=True,
                 eos_token_id=None,
                 pad_token_id=0,
                 return_dict_in_generate=True,

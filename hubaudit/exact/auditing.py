@@ -148,14 +148,24 @@ def _traced(config: dict[str, object], plan: Plan, device: Device) -> tuple[Trac
                 f"the model's code does not run on tensors without data: {type(error).__name__}: {reason}",
                 hint="without --exact the estimate is by formula",
             ) from error
-    steps = scenario.traced_steps(plan)
-    notes: tuple[str, ...] = ()
-    if plan.mode == "infer" and steps < plan.new_tokens:
-        notes = (
-            f"of {plan.new_tokens} decoding steps the first {steps} and the last 2 were traced; those between grow the cache, and may leave "
-            "other gaps in reserved memory",
+    trace = tracer.trace()
+    return trace, _untraced_steps(plan, trace), tracer.routing.was_asked
+
+
+def _untraced_steps(plan: Plan, trace: Trace) -> tuple[str, ...]:
+    """Which of many decoding steps the trace leaves out."""
+    generation = import_module("hubaudit.exact.generation")
+    steps = generation.first_steps(plan)
+    if plan.mode != "infer" or steps >= plan.new_tokens:
+        return ()
+    if any(getattr(event, "label", None) == generation.LAST_TOKENS for event in trace.events):
+        return (
+            f"of {plan.new_tokens} decoding steps the first {steps} and the last 2 were traced; those between may leave other gaps in "
+            "reserved memory",
         )
-    return tracer.trace(), notes, tracer.routing.was_asked
+    return (
+        f"of {plan.new_tokens} decoding steps the first {steps} were traced: what grows after them is not in the figures",
+    )
 
 
 def _notes(config: object, plan: Plan, device: Device, *, is_routed: bool) -> tuple[str, ...]:
@@ -171,6 +181,10 @@ def _notes(config: object, plan: Plan, device: Device, *, is_routed: bool) -> tu
         notes.append(
             "8-bit products: no column of inputs holds outliers. While a product runs, each column that does takes 2 bytes a token and up to 9 "
             "bytes an output row more, and the first of them one more copy of the result"
+        )
+    if plan.cache == "static" and plan.mode == "infer":
+        notes.append(
+            "eager mode: generate() compiles its steps for a static cache on CUDA, unless it is told disable_compile=True"
         )
     if plan.mode == "train" and plan.grad_accum > 2:
         notes.append(f"2 of {plan.grad_accum} batches of a step were traced; the others are as the second")

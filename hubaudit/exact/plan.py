@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 BALANCED, WORST = "balanced", "worst"
 #: Of the device that is taken where none is named.
 DEFAULT_CAPABILITY = "8.0"
+_CACHES = ("dynamic", "static")
+_WHY_NOT = {
+    "quantized": ", whose layers are packed by kernels of optimum-quanto or HQQ that it does not know",
+    "offloaded": ", whose layers come and go on a stream of their own",
+    "offloaded_static": ", whose layers come and go on a stream of their own",
+}
 _PLAIN_RECIPES = ("fp32", "bf16", "fp16")
 _SHORT = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 _AMP_RECIPES = {"amp": "bf16", "amp-fp16": "fp16"}
@@ -27,7 +33,8 @@ class Plan:
 
     ``quant`` is ``nf4``, ``fp4``, ``int8`` or ``None``, ``skipped_modules`` what of a checkpoint is left out of it; ``autocast`` the type of a mixed-precision step. ``holds_outputs``: the outputs live on
     through the backward pass, as in loops that keep them in a variable. ``upcasts_base``: peft's prepare_model_for_kbit_training runs.
-    ``routing``: how experts get their tokens, ``balanced`` or ``worst``, where memory depends on it.
+    ``routing``: how experts get their tokens, ``balanced`` or ``worst``, where memory depends on it. ``cache`` is ``dynamic`` or ``static``,
+    ``max_cache_len`` what a static one is sized for where that is more than the run needs.
     """
 
     mode: Literal["infer", "train"]
@@ -54,6 +61,10 @@ class Plan:
     modules_to_save: tuple[str, ...] = ()
     upcasts_base: bool = False
     uses_cache: bool | None = None
+    cache: str = "dynamic"
+    max_cache_len: int | None = None
+    num_beams: int = 1
+    num_return_sequences: int = 1
     routing: str = BALANCED
 
 
@@ -75,6 +86,10 @@ def plan_of(workload: Workload) -> Plan:
             quant=workload.quant,
             double_quant=workload.bnb_4bit_use_double_quant,
             compute_dtype=_compute_dtype(workload),
+            cache=workload.cache or "dynamic",
+            max_cache_len=workload.max_cache_len,
+            num_beams=workload.num_beams,
+            num_return_sequences=workload.num_return_sequences,
         )
     recipe = workload.recipe or "bf16"
     if recipe not in _PLAIN_RECIPES and recipe not in _AMP_RECIPES:
@@ -144,13 +159,12 @@ def of_checkpoint(plan: Plan, config: Mapping[str, Any]) -> Plan:
 def _refuse_what_is_outside(workload: Workload) -> None:
     outside = {
         f"--runtime {workload.runtime}": workload.runtime != "transformers",
-        f"--cache {workload.cache}": workload.cache not in (None, "dynamic") and workload.mode != "train",
+        f"--cache {workload.cache}{_WHY_NOT.get(workload.cache or '', '')}": workload.cache not in (None, *_CACHES)
+        and workload.mode != "train",
         f"--quant {workload.quant}": workload.quant not in (None, "nf4", "fp4", "int8"),
         f"--loss {workload.loss}": workload.loss not in (None, "full", "held"),
         "--selective-checkpointing": workload.gradient_checkpointing == "selective",
         f"--checkpoint-every {workload.checkpoint_every}": workload.checkpoint_every > 1,
-        f"--num-beams {workload.num_beams}": workload.num_beams > 1,
-        f"--num-return-sequences {workload.num_return_sequences}": workload.num_return_sequences > 1,
         f"--offload {workload.offload}": workload.offload is not None,
         "several GPUs": max(workload.gpus, workload.tp, workload.pp, workload.ep) > 1,
         "quantized base weights without --lora": workload.mode == "train"

@@ -9,21 +9,21 @@ from unittest.mock import patch
 import torch
 
 from hubaudit.errors import CannotAuditError
-from hubaudit.exact import building, grouped, optimizers, quantized
+from hubaudit.exact import building, grouped, largest, optimizers, quantized, sampling
 from hubaudit.exact.autocast import Autocast, checkpoint_contexts
 from hubaudit.exact.emulation import as_on_cuda
+from hubaudit.exact.generation import infer, label_outputs
+from hubaudit.exact.kernels import tables
+from hubaudit.exact.lengths import Lengths
+from hubaudit.exact.replaced import replaced
 from hubaudit.exact.routing import Routing
 from hubaudit.exact.tracer import Tracer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from hubaudit.exact.device import Device
     from hubaudit.exact.plan import Plan
-
-_TRACED_STEPS = 8
-_ALL_STEPS = 16
-_CACHE_DEPTH = 8
 
 
 def run(config: Mapping[str, Any], plan: Plan, device: Device) -> Tracer:
@@ -36,123 +36,21 @@ def run(config: Mapping[str, Any], plan: Plan, device: Device) -> Tracer:
     if plan.quant is not None:
         quantized.quantize(model, plan)
     tracer = Tracer("meta", device)
-    tracer.overrides.update(grouped.overrides())
+    tracer.overrides.update(grouped.overrides() | sampling.overrides())
     tracer.routing = Routing(plan.routing)
     tracer.overrides.update(tracer.routing.overrides())
     if plan.quant is not None:
         tracer.overrides.update(quantized.overrides(device))
-    with as_on_cuda(device), tracer:
+    tracer.answers = Lengths()
+    with as_on_cuda(device), replaced(), patch.dict(tables.SCRATCH, largest.scratch()), tracer:
         tracer.hold((tensor for _, tensor in building.tensors_in_order(model)), "weights")
         tracer.hold(quantized.state_tensors(model), "weights")
         if plan.mode == "train":
             _train(_prepared(model, plan, tracer), plan, tracer)
         else:
             tracer.mark("load")
-            _infer(model.eval(), plan, tracer)
+            infer(model.eval(), plan, tracer)
     return tracer
-
-
-# --- inference -----------------------------------------------------------------------------------------------------------------
-
-
-def _infer(model: Any, plan: Plan, tracer: Tracer) -> None:
-    ids = torch.zeros(plan.batch_size, plan.tokens, dtype=torch.long, device="meta")
-    with torch.no_grad():
-        if not model.can_generate() or not plan.new_tokens:
-            start = _decoder_start(model, plan)  # the program's own, as the ids are: held until it ends
-            outputs = model(input_ids=ids, **start)
-            _label_outputs(outputs, tracer)
-            tracer.mark("prefill")
-            return
-        made = _generate(model, ids, plan, tracer)
-        tracer.mark("decode")
-        if plan.new_tokens > _ALL_STEPS:
-            _last_steps(model, getattr(made, "past_key_values", None), plan, tracer)
-
-
-def _decoder_start(model: Any, plan: Plan) -> dict[str, Any]:
-    """The token from which a decoder beside an encoder starts."""
-    if not model.config.is_encoder_decoder:
-        return {}
-    return {"decoder_input_ids": torch.zeros(plan.batch_size, 1, dtype=torch.long, device="meta")}
-
-
-def traced_steps(plan: Plan) -> int:
-    """How many tokens are generated one by one: all of a few, else the first of many."""
-    return plan.new_tokens if plan.new_tokens <= _ALL_STEPS else _TRACED_STEPS
-
-
-def _generate(model: Any, ids: Any, plan: Plan, tracer: Tracer) -> Any:
-    """``model.generate`` itself; each forward pass ends with a look at the cache."""
-    from transformers.generation.utils import GenerationMixin
-
-    count = traced_steps(plan)
-    calls: list[int] = []
-
-    def after(module: Any, args: Any, outputs: Any) -> None:
-        _label_outputs(outputs, tracer)
-        calls.append(1)
-        if len(calls) == 1:
-            tracer.mark("prefill")
-
-    hook = model.register_forward_hook(after)
-    with patch.object(GenerationMixin, "_has_unfinished_sequences", lambda *_, **__: len(calls) < count):
-        made = model.generate(
-            input_ids=ids,
-            max_new_tokens=count,
-            do_sample=False,
-            eos_token_id=None,
-            pad_token_id=0,
-            return_dict_in_generate=True,
-        )
-    hook.remove()
-    return made
-
-
-def _last_steps(model: Any, cache: Any, plan: Plan, tracer: Tracer) -> None:
-    """The cache as long as it will be, and the last two tokens: what lies between differs in its length only."""
-    layers = getattr(cache, "layers", ())
-    if not layers or any(type(layer).__name__ != "DynamicLayer" for layer in layers):
-        return
-    for layer in layers:
-        for name in ("keys", "values"):
-            before = getattr(layer, name)
-            shape = (*before.shape[:-2], plan.tokens + plan.new_tokens - 2, before.shape[-1])
-            setattr(layer, name, torch.empty(shape, dtype=before.dtype, device=before.device))
-            del before
-        tracer.hold((layer.keys, layer.values), "kv_cache")
-    for _ in range(2):
-        token = torch.zeros(plan.batch_size, 1, dtype=torch.long, device="meta")
-        outputs = model(input_ids=token, past_key_values=cache, use_cache=True)
-        _label_outputs(outputs, tracer)
-        del outputs
-    tracer.mark("last tokens")
-
-
-def _label_outputs(outputs: Any, tracer: Tracer) -> None:
-    cache = getattr(outputs, "past_key_values", None)
-    if cache is None:
-        cache = getattr(outputs, "cache_params", None)
-    tracer.hold(_tensors(cache), "kv_cache")
-    logits = getattr(outputs, "logits", None)
-    if isinstance(logits, torch.Tensor):
-        tracer.hold((logits,), "logits")
-
-
-def _tensors(value: Any, depth: int = 0) -> Iterator[Any]:
-    """Every tensor that a cache holds, however it is built."""
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif depth < _CACHE_DEPTH:
-        parts: Any = ()
-        if isinstance(value, dict):
-            parts = value.values()
-        elif isinstance(value, (list, tuple)):
-            parts = value
-        elif type(value).__module__.startswith("transformers.") and hasattr(value, "__dict__"):
-            parts = [part for name, part in vars(value).items() if name != "config"]
-        for part in parts:
-            yield from _tensors(part, depth + 1)
 
 
 # --- training --------------------------------------------------------------------------------------------------------------------
@@ -225,7 +123,7 @@ def _forward_and_backward(model: Any, plan: Plan, tracer: Tracer, step: int) -> 
     with Autocast(dtype) if dtype is not None else nullcontext():
         outputs = model(input_ids=ids, labels=ids, **extra)
         tracer.hold(Autocast.copies(), "autocast_copies")
-    _label_outputs(outputs, tracer)
+    label_outputs(outputs, tracer)
     loss = getattr(outputs, "loss", None)
     if loss is None:
         raise CannotAuditError(

@@ -10,7 +10,7 @@ import torch
 from hubaudit.errors import CannotAuditError, UsageError
 from hubaudit.exact import optimizers
 from hubaudit.exact.building import tensors_in_order, torch_dtype
-from hubaudit.exact.scenario import _tensors as tensors_of
+from hubaudit.exact.generation import tensors_of
 from hubaudit.monitor.storages import CpuStorages
 from hubaudit.verify.loading import load, quantized_tensors
 from hubaudit.verify.on_cpu import steps_of_cuda

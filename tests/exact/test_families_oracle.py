@@ -38,6 +38,11 @@ def _families() -> Iterator[Any]:
         ("qwen2", "QLoRA"),
         ("gemma2", "int8"),
         ("llama", "generate"),
+        ("gemma2", "static cache"),
+        ("t5", "static cache"),
+        ("gpt2", "beams"),
+        ("mixtral", "beams, static cache"),
+        ("qwen2", "samples"),
         ("bert", "LoRA"),
     ],
 )

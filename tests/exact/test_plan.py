@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from hubaudit.errors import CannotAuditError, UsageError
-from hubaudit.exact.plan import Plan, of_checkpoint
+from hubaudit.exact.plan import Plan, of_checkpoint, plan_of
+from hubaudit.types import Workload
 
 _PLAN = Plan(mode="infer", batch_size=1, tokens=8)
 
@@ -63,3 +64,28 @@ def test_a_second_quantization_is_refused() -> None:
 def test_a_plain_checkpoint_changes_nothing() -> None:
     """The plan itself comes back."""
     assert of_checkpoint(_PLAN, {"model_type": "llama"}) is _PLAN
+
+
+@pytest.mark.parametrize(
+    ("cache", "why"), [("quantized", "quanto"), ("offloaded", "stream"), ("offloaded_static", "stream")]
+)
+def test_caches_that_are_not_run_are_refused_with_the_reason(cache: str, why: str) -> None:
+    """By name, and with what stands against them."""
+    asked = Workload(mode="infer", cache=cache, prompt_tokens=8, new_tokens=2)
+    with pytest.raises(UsageError, match=f"--cache {cache}.*{why}"):
+        plan_of(asked)
+
+
+def test_static_caches_beams_and_samples_are_run() -> None:
+    """What transformers' generate() is told comes with the plan."""
+    asked = Workload(
+        mode="infer",
+        prompt_tokens=8,
+        new_tokens=2,
+        cache="static",
+        max_cache_len=64,
+        num_beams=4,
+        num_return_sequences=2,
+    )
+    plan = plan_of(asked)
+    assert (plan.cache, plan.max_cache_len, plan.num_beams, plan.num_return_sequences) == ("static", 64, 4, 2)

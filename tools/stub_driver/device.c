@@ -2,7 +2,8 @@
  * generated stubs (see build.py). Kernels do nothing; what is copied from the device is zeros, and a single byte is 1, so that a flag
  * which a kernel would have set reads as true (STUB_FLAG=0: as false).
  *
- * STUB_CAPABILITY=8.0  STUB_MEMORY_BYTES=…  STUB_PROCESSORS=108  STUB_THREADS=2048 (threads per multiprocessor)
+ * STUB_CAPABILITY=8.0  STUB_MEMORY_BYTES=…  STUB_PROCESSORS=108  STUB_THREADS=2048  STUB_BLOCKS=32 (threads and blocks
+ * per multiprocessor)
  */
 #include <cuda_runtime_api.h>
 #include <stdio.h>
@@ -100,6 +101,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
   properties->sharedMemPerMultiprocessor = 167936;
   properties->regsPerBlock = 65536;
   properties->regsPerMultiprocessor = 65536;
+  properties->maxBlocksPerMultiProcessor = number("STUB_BLOCKS", 32);
   properties->l2CacheSize = 40 << 20;
   properties->maxGridSize[0] = 2147483647;
   properties->maxGridSize[1] = properties->maxGridSize[2] = 65535;
