@@ -414,7 +414,7 @@ def table(record: dict[str, Any]) -> str:
     kinds = (
         ("had no test, and have one now", [one for one in lasting if not one.get("judged")]),
         (
-            "are noticed by tests that the seconds were too few for",
+            "are noticed by a test that had not been asked",
             [one for one in lasting if one.get("judged") == "noticed"],
         ),
         ("change nothing", [one for one in lasting if one.get("judged") == "same"]),
