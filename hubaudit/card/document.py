@@ -23,6 +23,7 @@ _BOMS = ((BOM_UTF8, "utf-8"), (BOM_UTF16_LE, "utf-16-le"), (BOM_UTF16_BE, "utf-1
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 _ATTRIBUTE = re.compile(r"([a-z]+)=([^\s=]+)")
+_MAX_SHOWN = 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,10 +98,14 @@ def with_section(card: Card, section: str, path: str) -> Card:
 
 
 def diff(old: Card, new: Card, path: str) -> str:
-    r"""A unified diff of the two to be read: its lines end with ``\n`` whatever theirs are, and what would move a terminal's cursor is escaped."""
+    r"""A unified diff of the two to be read: its lines end with ``\n`` whatever theirs are, what would move a terminal's cursor is escaped, and endless lines are cut."""
     before, after = ([f"{line}\n" for line in _NEWLINE.split(card.text)] for card in (old, new))
     lines = "".join(unified_diff(before, after, f"a/{clean(path)}", f"b/{clean(path)}")).split("\n")
-    return "\n".join("\t".join(map(clean, line.split("\t"))) for line in lines)
+    return "\n".join("\t".join(map(clean, _cut(line).split("\t"))) for line in lines)
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _MAX_SHOWN else f"{line[: _MAX_SHOWN - 3]}..."
 
 
 def _gap(card: Card) -> str:

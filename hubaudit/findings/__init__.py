@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -18,6 +19,7 @@ _MODULES = (
     "suspicious_pickle", "tokenizer_beyond_embeddings", "tokenizer_max_length", "truncated_file", "tying_mismatch", "unpinned_revision",
     "unreadable_file", "unreferenced_shard", "vocab_size_mismatch",
 )  # fmt: skip
+MOST_OF_A_RULE = 100
 _RANK = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -34,8 +36,16 @@ def rules() -> tuple[Rule, ...]:
 
 
 def find(snapshot: RepoSnapshot, facts: ModelFacts) -> tuple[Finding, ...]:
-    """All findings, the worst first."""
-    found = dict.fromkeys(finding for rule in rules() for finding in rule.check(snapshot, facts))
+    """All findings, the worst first; of a rule 100, the last of which says how many more there are: a card may make a claim on every line."""
+    found = dict.fromkeys(finding for rule in rules() for finding in _some(list(rule.check(snapshot, facts))))
     return tuple(
         sorted(found, key=lambda finding: (_RANK[finding.severity], finding.rule, finding.where, finding.line or 0))
     )
+
+
+def _some(found: list[Finding]) -> list[Finding]:
+    if len(found) <= MOST_OF_A_RULE:
+        return found
+    last = found[MOST_OF_A_RULE - 1]
+    more = f"{last.message}; and {len(found) - MOST_OF_A_RULE:,} more like it"
+    return [*found[: MOST_OF_A_RULE - 1], replace(last, message=more)]

@@ -41,7 +41,7 @@ def as_asked(workload: Workload) -> Split | None:
 
 def roomiest(facts: ModelFacts, workload: Workload, count: int) -> Shared | None:
     """The split over exactly ``count`` devices whose fullest has the least to hold, by the upper end of its band; ``None`` where the engine refuses all."""
-    return min(_splits(facts, workload, count), key=lambda one: one.estimate.high_bytes, default=None)
+    return min(_splits(facts, workload, count), key=_need, default=None)
 
 
 def best_within(facts: ModelFacts, workload: Workload, count: int) -> Shared | None:
@@ -58,18 +58,27 @@ def fewest_devices(facts: ModelFacts, workload: Workload, alone: Estimate, usabl
     if least is None or alone.omitted:
         return None
     for count in range(max(2, least), min(least + _TRIED, MOST_DEVICES) + 1):
-        best = roomiest(facts, workload, count)
-        if best is not None and best.estimate.high_bytes <= usable_bytes:
+        best = min(_splits(facts, workload, count, usable_bytes), key=_need, default=None)
+        if best is not None:
             return best
     return None
 
 
-def _splits(facts: ModelFacts, workload: Workload, count: int) -> Iterator[Shared]:
+def _need(shared: Shared) -> int:
+    return shared.estimate.high_bytes
+
+
+def _splits(facts: ModelFacts, workload: Workload, count: int, usable_bytes: int | None = None) -> Iterator[Shared]:
+    """Every split over ``count`` devices that the engine does not refuse, of those that fit into ``usable_bytes`` where it is given."""
+    from hubaudit.estimate.split.devices import fits_within  # only for those who ask
+
     for tp in range(1, count + 1):
         if count % tp:
             continue
         asked = replace(workload, tp=tp, pp=count // tp, ep=1)
         try:
+            if usable_bytes is not None and not fits_within(facts, asked, usable_bytes):
+                continue
             made = estimate(facts, asked)
         except SplitError:
             continue

@@ -11,12 +11,15 @@ from hubaudit.formats.tokenizers import MAX_TOKENIZER_BYTES, tokenizer_facts
 from hubaudit.hub.terms import terms_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hubaudit.hub.reader import RepoReader
     from hubaudit.types import Json, Terms, TokenizerFacts
 
 CARD = "README.md"
 _MAX_CARD_BYTES = 4_000_000
 _MAX_HEADER_CHARACTERS = 200_000
+_MAX_DEPTH = 50
 #: Where huggingface_hub looks for the header (repocard.py, REGEX_YAML_BLOCK).
 _HEADER = re.compile(r"\A\s*---[\r\n]+(.*?)[\r\n]+---(?:\r\n|\r|\n|\Z)", re.DOTALL)
 #: A merge key, or the tag of one, wherever it stands.
@@ -51,11 +54,26 @@ def header_of(text: str) -> Json:
         return None
     import yaml  # a need of huggingface_hub; only folders with a card pay for it
 
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        header: Json = yaml.load(found[1], Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
+        if _is_too_deep(yaml.parse(found[1], Loader=loader)):
+            return None
+        header: Json = yaml.load(found[1], Loader=loader)  # noqa: S506 - both are safe
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
     return header
+
+
+def _is_too_deep(events: Iterable[object]) -> bool:
+    """Whether lists and keys lie in one another deeper than any card needs: the loader in C ends the process where its stack does."""
+    depth = 0
+    for event in events:
+        kind = type(event).__name__
+        depth += kind in ("SequenceStartEvent", "MappingStartEvent")
+        depth -= kind in ("SequenceEndEvent", "MappingEndEvent")
+        if depth > _MAX_DEPTH:
+            return True
+    return False
 
 
 def tokenizer_in(reader: RepoReader) -> TokenizerFacts | None:

@@ -118,3 +118,10 @@ def test_a_diff_moves_no_cursor() -> None:
     assert "# Modèle\t1\n" in text
     assert r"\x1b[2J\x9b1m\u202e\u2028\x00" in text
     assert text.replace("\n", "").replace("\t", "").isprintable()
+
+
+def test_a_diff_cuts_endless_lines() -> None:
+    """A line of megabytes beside the section fills no terminal."""
+    card = parse_card(b"x" * 3_000_000 + b"\n", "a.md")
+    text = diff(card, with_section(card, SECTION, "a.md"), "a.md")
+    assert max(map(len, text.splitlines())) == 500

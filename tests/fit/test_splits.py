@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from hubaudit.errors import UsageError
 from hubaudit.estimate.modes import estimate
+from hubaudit.estimate.split.devices import fits_within
 from hubaudit.fit.catalogue import hardware_named
 from hubaudit.fit.judge import judge
 from hubaudit.fit.splits import fewest_devices, roomiest
@@ -63,6 +64,20 @@ def test_the_fewest_devices_are_those_of_a_brute_force_search(name: str, runtime
         assert found is not None
         assert found.devices == expected
         assert found.estimate.high_bytes == min(weights[expected])
+
+
+@pytest.mark.parametrize("runtime", ["transformers", "vllm", "llama.cpp"])
+@pytest.mark.parametrize(("tp", "pp"), [(1, 2), (1, 3), (2, 1), (2, 2)])
+def test_a_split_that_fits_is_one_whose_fullest_device_fits(tp: int, pp: int, runtime: str) -> None:
+    """Found without an estimate of every device: at the byte where it begins to fit, whoever is the fullest."""
+    facts, workload = facts_of("llama-3.1-8b"), Workload(runtime=runtime, tp=tp, pp=pp)
+    high = fullest("llama-3.1-8b", runtime, tp, pp)
+    if high is None:
+        with pytest.raises(UsageError):
+            fits_within(facts, workload, 2**60)
+        return
+    assert fits_within(facts, workload, high)
+    assert not fits_within(facts, workload, high - 1)
 
 
 def test_several_devices_share_what_one_does_not_hold() -> None:

@@ -11,9 +11,11 @@ from small_repos import CONFIG, INDEX
 from weight_bytes import safetensors
 
 from hubaudit.auditing import audit_snapshot
+from hubaudit.findings import MOST_OF_A_RULE
 from hubaudit.hub import fetch
 from hubaudit.hub.bundle import read_bundle, write_bundle
 from hubaudit.hub.problems import MOST_OF_A_KIND, told
+from hubaudit.report.sarif import to_sarif
 from hubaudit.types import ReadProblem, RepoSnapshot, Workload
 
 if TYPE_CHECKING:
@@ -55,3 +57,15 @@ def test_an_index_of_nothing(tmp_path: Path) -> None:
     )  # fmt: skip
     write_bundle(many, tmp_path / "b.json")
     assert len(read_bundle(tmp_path / "b.json").problems) == MOST_OF_A_KIND
+
+
+def test_a_card_with_a_claim_on_every_line(tmp_path: Path) -> None:
+    """Of each rule a hundred findings are told, and how many more there are."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    (tmp_path / "model.safetensors").write_bytes(safetensors({"w": ("F32", (2, 2))}))
+    (tmp_path / "README.md").write_text("Parameters: 900B\n" * 2_000)
+    report = audit_snapshot(fetch(str(tmp_path)), Workload())
+    found = [finding for finding in report.findings if finding.rule == "card-parameters"]
+    assert len(found) == MOST_OF_A_RULE
+    assert "and 1,900 more like it" in found[-1].message
+    assert len(to_sarif([report])) < 300_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -41,6 +43,28 @@ def test_tags_make_no_objects(value: str) -> None:
     """A header that asks for an object is no header; one that holds itself is one, and ends."""
     header = header_of(f"---\nlicense: mit\nx: {value}\n---\n")
     assert header is None or (isinstance(header, dict) and isinstance(header["x"], list))
+
+
+@pytest.mark.parametrize(
+    "nested",
+    ["[" * 99_000 + "]" * 99_000, "{a: " * 30_000 + "1" + "}" * 30_000, "- " * 90_000 + "a", "? " * 90_000 + "a"],
+    ids=["lists", "objects", "items", "keys"],
+)
+@pytest.mark.parametrize("key", ["license", "model_id"])
+def test_nesting_ends_no_process(key: str, nested: str) -> None:
+    """The loader of libyaml calls itself for each level, and 99,000 of them were a segmentation fault: the child must end by itself."""
+    text = f"---\n{key}:\n  {nested}\n---\n# Card\n"
+    assert len(text) < 200_000
+    program = "import sys; from hubaudit.hub.card_header import card_header; print(card_header(sys.stdin.read()))"
+    ended = subprocess.run([sys.executable, "-c", program], input=text, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (0, "{}\n"), ended.stderr
+
+
+def test_a_header_as_deep_as_cards_are() -> None:
+    """A model-index is eight levels deep."""
+    header = header_of(f"---\na: {'[' * 40}{']' * 40}\nlicense: mit\n---\n")
+    assert isinstance(header, dict)
+    assert header["license"] == "mit"
 
 
 def test_a_plain_header_is_read() -> None:

@@ -42,6 +42,23 @@ def estimate(facts: ModelFacts, workload: Workload) -> Estimate:
     return _fullest(facts, workload, split)[1]
 
 
+def fits_within(facts: ModelFacts, workload: Workload, usable_bytes: int) -> bool:
+    """Whether no device needs more than ``usable_bytes``, by the upper end of its band, as :func:`estimate` would tell.
+
+    It stops at the first device that does. A search tries splits by the hundred, most of which do not fit.
+
+    Raises:
+        UsageError: as :func:`estimate`.
+    """
+    split = split_of(workload)
+    runtime = settle(facts, workload).runtime
+    check(facts, split, runtime)
+    left_bytes = usable_bytes - _communication(facts, split, runtime).high_bytes
+    asked = _on_one(workload, split)
+    shares = (facts_on(facts, split, place, runtime) for place in places(split))
+    return all(infer.estimate(share, asked).high_bytes <= left_bytes for share in shares)
+
+
 def variants(facts: ModelFacts, workload: Workload) -> tuple[Variant, ...]:
     """The same workload with the weights held otherwise, on the device that is the fullest as asked."""
     split = split_of(workload)
