@@ -2,7 +2,7 @@
 
     python -m tools.by_design [SEEN.jsonl]     (needs torch and transformers; their version is written into the table)
 
-For every model type, its classes that generate, else its plain one: the shallow default on the meta device, its tensors named as ``save_pretrained``
+For every class that no table describes, and of other model types the classes that generate, else the plain one: the shallow default on the meta device, its tensors named as ``save_pretrained``
 names them, and the subjects on which the audit would call config and files contradictory. An embedding may be narrower than the model, a vocabulary a
 row longer, heads fewer than the config says: there the number is of something else, and a difference is no finding. SEEN keeps the answers of a run.
 """
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from hubaudit.estimate.linear_names import is_compared
 from hubaudit.facts import witnesses
 from hubaudit.facts.repository import understand
 from tools.class_survey import built, classes, saved, snapshot
@@ -59,6 +60,8 @@ def _chosen() -> Iterable[tuple[str, str]]:
     by_type: dict[str, list[str]] = {}
     for model_type, name in classes():
         by_type.setdefault(model_type, []).append(name)
+        if is_compared(name):  # no table describes it, so nothing else would tell
+            yield model_type, name
     for model_type, names in by_type.items():
         found = (
             [name for name in names if name.endswith(_GENERATES)]

@@ -130,7 +130,10 @@ def true_bytes(model: Any, quant: str, chosen: dict[str, tuple[int, int]]) -> in
             matrix = Matrix(name=name, kind="linear", rows=rows, columns=columns)
             total += sum(bytes_of(formula, matrix, conversion, 2) for formula in conversion.parts.values())
         else:
-            width = 4 if wide is not None and wide.search(name) else parameter.element_size()
+            width = (
+                2 if parameter.is_floating_point() else parameter.element_size()
+            )  # some classes make float32 themselves, and loading casts it
+            width = 4 if wide is not None and wide.search(name) else width
             total += parameter.numel() * width
     return total
 

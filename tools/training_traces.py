@@ -41,6 +41,13 @@ MADE_UP: dict[str, dict[str, Any]] = {
         "num_decoder_layers": 4, "num_heads": 6, "vocab_size": VOCAB, "feed_forward_proj": "gated-gelu", "is_encoder_decoder": True,
         "pad_token_id": 0, "eos_token_id": 1, "decoder_start_token_id": 0, "dropout_rate": 0.1,
     },
+    "BLOOM": {
+        "model_type": "bloom", "architectures": ["BloomForCausalLM"], "hidden_size": 512, "n_layer": 4, "n_head": 8, "vocab_size": VOCAB,
+        "hidden_dropout": 0.0, "attention_dropout": 0.0, "pad_token_id": 0, "bos_token_id": 0, "eos_token_id": 0,
+    },
+    "MPT": {
+        "model_type": "mpt", "architectures": ["MptForCausalLM"], "d_model": 512, "n_layers": 4, "n_heads": 8, "vocab_size": VOCAB, "max_seq_len": 2048,
+    },
     "Mamba 2": {
         "model_type": "mamba2", "architectures": ["Mamba2ForCausalLM"], "hidden_size": 352, "num_hidden_layers": 3, "num_heads": 11, "head_dim": 96,
         "state_size": 40, "n_groups": 1, "chunk_size": 112, "vocab_size": VOCAB, "expand": 3, "conv_kernel": 4,

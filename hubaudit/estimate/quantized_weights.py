@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 _EXPERTS = 3
 #: How far names of files may lead astray about which modules are converted, in percent: seen with bitsandbytes' own modules.
 _BY_NAME_PERCENT = (15, 60)
-#: The same for classes whose names were held against their modules; a config may ask for a module that their defaults lack.
-_BY_CLASS_PERCENT = (2, 2)
+#: The same for classes whose names were held against their modules: 2,076 estimates by tools/class_survey.py, of which 2,015 within 0.1 percent. Those that
+#: are off are too low, where the last layer's module alone is left, or a file lacks buffers; a config may ask for a module that the defaults lack.
+_BY_CLASS_PERCENT = (2, 9)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,7 @@ DIFFERENT = [
 ALIKE = [
     ("bigbird_pegasus", "BigBirdPegasusForCausalLM"), ("luke", "LukeForMaskedLM"), ("pop2piano", "Pop2PianoForConditionalGeneration"),
     ("zamba2", "Zamba2ForCausalLM"), ("pegasus", "PegasusForConditionalGeneration"),
+    ("t5gemma", "T5GemmaModel"),
 ]  # fmt: skip
 #: Tables that are called otherwise, layers of their own classes, whole parts that stay in float32, tied modules, Conv1D.
 TOLD_BY_NAME = [

@@ -176,4 +176,4 @@ def test_names_that_hide_what_the_layers_are(architecture: str) -> None:
     assert [matrix.name for matrix in found.converted] == [
         "lm_head.dense.weight" if is_compared else layer.replace(".0.", ".*.")
     ]
-    assert (weights.high_bytes * 100 // weights.bytes - 100 <= 2) == is_compared
+    assert (weights.high_bytes * 100 // weights.bytes - 100 <= 9) == is_compared

@@ -37,10 +37,16 @@ def test_a_step_is_that_of_the_real_model_code(family: str, case: str) -> None:
     _within(family, case, 2)
 
 
+#: Exact mode's autocast does not take `Tensor.baddbmm`, by which BLOOM adds ALiBi to the scores, so its own code stops there.
+NOT_TRACED = {("BLOOM", "AMP")}
+
+
 @pytest.mark.parametrize("case", ["plain", "checkpointing", "eager", "AMP"])
 def test_every_family_is_traced(case: str) -> None:
-    """No family of fixtures is left out."""
-    assert {family for family, name in CELLS if name == case} == set(TOOL.families())
+    """No family of fixtures is left out, but for what cannot be traced."""
+    left_out = {family for family, name in NOT_TRACED if name == case}
+    assert {family for family, name in CELLS if name == case} == set(TOOL.families()) - left_out
+    assert all("Input dtypes must be the same" in RECORDED[cell]["error"] for cell in NOT_TRACED)
 
 
 @pytest.mark.parametrize("case", TOOL.SAMPLED)
