@@ -149,6 +149,8 @@ def _attempt(
         return call_within(deadline, partial(_ask, url, headers, max_bytes, deadline, budget))
     except TimeoutError:
         return httpx2.ReadTimeout("the answer came too slowly", request=httpx2.Request("GET", url))
+    except UnicodeError:  # the name of a host that is none: a redirect may lead to any
+        return httpx2.UnsupportedProtocol("the name of the host is none", request=httpx2.Request("GET", url))
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         return error
 

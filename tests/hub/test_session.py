@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import socket
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
@@ -19,7 +20,6 @@ from hubaudit.hub.quota import asked_wait_seconds
 from hubaudit.hub.session import HubSession, Patience, Wanted, api_url, file_url
 
 if TYPE_CHECKING:
-    import socket
     from pathlib import Path
 
     from local_faults import FaultKind
@@ -497,6 +497,23 @@ def test_a_redirect_to_nowhere(local_hub: LocalHub, location: str, words: str) -
     local_hub.add(one_file())
     local_hub.fault("redirect_to", location=location)
     with pytest.raises(NetworkError, match=words) as caught:
+        ask()
+    check_said(caught.value)
+
+
+def test_a_redirect_to_what_no_host_is_called(local_hub: LocalHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word of a host's name has 63 characters at most: Python refuses a longer one with an error of its own, before anyone is asked."""
+    real: Any = socket.getaddrinfo
+
+    def resolved(host: Any, *rest: Any, **more: Any) -> Any:
+        if isinstance(host, str):
+            host.encode("idna")  # as the real one does
+        return real(host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    local_hub.add(one_file())
+    local_hub.fault("redirect_to", location=f"http://{'x' * 64}/")
+    with pytest.raises(NetworkError, match=r"the address for .* is no good") as caught:
         ask()
     check_said(caught.value)
 
