@@ -31,7 +31,8 @@ class Conversion:
     ``parts`` are the bytes of the tensors that come of one weight, ``parts_beside_kept`` of those beside one that is too small for the method's
     blocks, as formulas. ``skip_modules`` are the user's, ``None`` where the class's own keys hold. ``compute_dtype`` is what 4-bit layers of
     bitsandbytes multiply in. Where there are ``blocks``, only what lies under the first of them that the model has is converted. ``exact_bits`` is the
-    width of the load dtypes with which libraries were compared, and ``untold_types`` are model types of which a library makes more than is told here.
+    width of the load dtypes with which libraries were compared, ``untold_types`` are model types of which a library makes more than is told here,
+    and ``fails`` those whose code does not run on such weights: which module's weight it ``reads`` itself, and the ``reason`` in words.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Conversion:
     blocks: tuple[str, ...]
     exact_bits: int | None
     untold_types: frozenset[str]
+    fails: Mapping[str, Mapping[str, str]]
     is_calibrated: bool
     compute_dtype: str | None
     threshold: float
@@ -66,6 +68,11 @@ class Conversion:
     def goes_by_class(self) -> bool:
         """Whether the class's own keys hold: neither the method nor the user lists what stays."""
         return self.skips is None and self.skip_modules is None
+
+    def why_it_fails(self, model_type: str | None) -> str | None:
+        """Why transformers' code for a model type does not run on such weights; ``None`` where nothing is known against it."""
+        row = self.fails.get(model_type or "")
+        return None if row is None or kept_by(self.skip_modules or ())(row["reads"]) else row["reason"]
 
     def keys(self, architecture: str | None) -> tuple[tuple[str, ...], bool]:
         """Names of modules that stay as they are, and whether they are known to be those of this class."""
@@ -136,6 +143,7 @@ def conversion_of(workload: Workload) -> Conversion | None:
         blocks=tuple(row.get("blocks", ())),
         exact_bits=row.get("exact_bits"),
         untold_types=frozenset(row.get("untold_types", ())),
+        fails=row.get("fails", {}),
         is_calibrated=row.get("calibrated", False),
         compute_dtype=_dtype(workload.bnb_4bit_compute_dtype or "float32", _COMPUTE, "compute dtype")[0]
         if is_four_bit

@@ -15,8 +15,11 @@ if TYPE_CHECKING:
     from hubaudit.estimate.setting import Setting
     from hubaudit.types import Component, ModelFacts
 
-#: cos and sin of the positions.
+#: cos and sin of the positions: of one sequence, or of each, as generate() counts every sequence's positions by its mask.
 _ROTARY = " + 2 * prompt_tokens * head_dim * dtype_bits // 8"
+_ROTARY_OF_EACH = " + 2 * batch_size * prompt_tokens * head_dim * dtype_bits // 8"
+#: They make a mask for sliding layers where they have none too (transformers 5.23.0, models/qwen2_moe/modeling_qwen2_moe.py).
+_BOTH_MASKS = frozenset({"qwen2_moe"})
 #: Streams of the hidden size (the embedding, the sums before and after attention, the norm's result) and tensors of the MLP's width.
 _MLP = "batch_size * prompt_tokens * (streams * hidden_size + widths * intermediate_size) * dtype_bits // 8"
 #: Attention as plain products: the stream, queries (and keys and values where they are copied), a mask of each kind, and the scores.
@@ -86,7 +89,7 @@ def layer_moments(facts: ModelFacts, setting: Setting, routed: Mapping[str, Inpu
     source, band = origin(facts)
     found = block_of(facts)
     block = None if isinstance(found, str) else found
-    rotary = _rotary(block)
+    rotary = _rotary(setting, block)
     yield LayerMoment(formula=_MLP + rotary, source=source, band_percent=band, inputs=_mlp(block))
     if _is_eager(setting, block):
         formula = _EAGER + (_BIAS if _has_position_bias(block) else "") + rotary
@@ -112,8 +115,8 @@ def matrix_moment(facts: ModelFacts, setting: Setting, which: str) -> LayerMomen
     widths = given(0 if which == "in" and is_plain else 1, "rule:the MLP's own tensors")
     inputs = _mlp(block) | {"widths": widths}
     if not _is_eager(setting, block):
-        return LayerMoment(formula=_MLP + _rotary(block), source=source, band_percent=band, inputs=inputs)
-    formula = _MLP + _kept(block) + _rotary(block)
+        return LayerMoment(formula=_MLP + _rotary(setting, block), source=source, band_percent=band, inputs=inputs)
+    formula = _MLP + _kept(block) + _rotary(setting, block)
     return LayerMoment(formula=formula, source=source, band_percent=band, inputs=inputs | _masks(facts, block))
 
 
@@ -121,8 +124,10 @@ def _is_eager(setting: Setting, block: Block | None) -> bool:
     return setting.attention == "eager" or (block is not None and block.eager_only)
 
 
-def _rotary(block: Block | None) -> str:
-    return "" if block is not None and block.rope == "none" else _ROTARY
+def _rotary(setting: Setting, block: Block | None) -> str:
+    if block is not None and block.rope == "none":
+        return ""
+    return _ROTARY_OF_EACH if setting.new_tokens.value else _ROTARY
 
 
 def _kept(block: Block | None) -> str:
@@ -132,9 +137,8 @@ def _kept(block: Block | None) -> str:
 
 def _masks(facts: ModelFacts, block: Block | None) -> dict[str, Input]:
     kinds = {layer.kind for layer in facts.layer_plan or ()} & {"full", "sliding", "chunked"}
-    return {
-        "masks": given(0 if _has_position_bias(block) else max(len(kinds), 1), "rule:one for each kind of attention")
-    }
+    count = 2 if facts.model_type in _BOTH_MASKS else max(len(kinds), 1)
+    return {"masks": given(0 if _has_position_bias(block) else count, "rule:one for each kind of attention")}
 
 
 def routed_inputs(facts: ModelFacts) -> dict[str, Input] | None:

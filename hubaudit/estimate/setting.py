@@ -74,6 +74,8 @@ def settle(facts: ModelFacts, workload: Workload) -> Setting:
         )
     if conversion is not None and conversion.note is not None:
         assumptions.append(conversion.note)
+    if conversion is not None and (reason := conversion.why_it_fails(facts.model_type)) is not None:
+        assumptions.append(reason)
     return Setting(
         batch_size=_sequences(workload),
         choice="beams" if workload.num_beams > 1 else "sampled" if workload.num_return_sequences > 1 else "greedy",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -223,3 +224,16 @@ def test_an_encoder_without_that_head_has_no_scores() -> None:
     """A class for sentences or labels makes no score of words."""
     found = estimate(facts_of("all-minilm-l6-v2"), Workload(prompt_tokens=512, new_tokens=0))
     assert "logits" not in {item.id for item in found.components}
+
+
+def test_positions_and_masks_are_counted_as_generate_makes_them() -> None:
+    """Storages of a small Qwen2-MoE in eager attention (fixtures/measured/cpu.jsonl): a mask for sliding layers that it does not have, all positions."""
+    lines = (Path(__file__).parents[2] / "fixtures" / "measured" / "cpu.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in lines if '"qwen2_moe"' in line]
+    found = [one for one in records if one["workload"]["mode"] == "infer" and not one["workload"].get("quant")]
+    assert len(found) == 1
+    outside = ("cuda_context", "workspace", "block_remainders")
+    asked = Workload(**{name: value for name, value in found[0]["workload"].items() if not isinstance(value, list)})
+    made_of = estimate(understand(made(found[0]["config"])), asked).components
+    measured = next(one["measured_bytes"] for one in found[0]["figures"] if one["id"] == "max_allocated")
+    assert sum(one.bytes for one in made_of if one.id not in outside) == pytest.approx(measured, rel=0.01)

@@ -177,3 +177,20 @@ def test_names_that_hide_what_the_layers_are(architecture: str) -> None:
         "lm_head.dense.weight" if is_compared else layer.replace(".0.", ".*.")
     ]
     assert (weights.high_bytes * 100 // weights.bytes - 100 <= 9) == is_compared
+
+
+@pytest.mark.parametrize("quant", ["nf4", "fp4", "int8"])
+def test_models_whose_code_does_not_run_on_such_weights_say_so(quant: str) -> None:
+    """Tried with bitsandbytes 0.50.2 on the CPU: Mamba fails in its first layer, Mamba-2 runs, and Mamba too where dt_proj and the head are left out."""
+    config = {
+        "architectures": ["MambaForCausalLM"],
+        "model_type": "mamba",
+        "hidden_size": 128,
+        "vocab_size": 1024,
+        "num_hidden_layers": 2,
+    }
+    facts, asked = understand(made(config)), Workload(quant=quant, prompt_tokens=8)
+    assert any("does not run" in words for words in settle(facts, asked).assumptions)
+    skipped = Workload(quant=quant, prompt_tokens=8, llm_int8_skip_modules=("dt_proj", "lm_head"))
+    for other, workload in ((facts, skipped), (facts_of("llama-3.1-8b"), asked)):
+        assert not any("does not run" in words for words in settle(other, workload).assumptions)
