@@ -57,6 +57,12 @@ MADE_UP: dict[str, dict[str, Any]] = {
         "num_attention_heads": 8, "num_key_value_heads": 2, "attn_layer_indices": [2], "vocab_size": VOCAB, "mamba_n_heads": 16, "mamba_d_head": 64,
         "mamba_expand": 2, "mamba_d_state": 64, "mamba_n_groups": 1, "mamba_d_conv": 4, "mamba_chunk_size": 128, "max_position_embeddings": 2048,
     },
+    "Granite 4 hybrid": {
+        "model_type": "granitemoehybrid", "architectures": ["GraniteMoeHybridForCausalLM"], "hidden_size": 512, "intermediate_size": 512,
+        "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 2, "layer_types": ["mamba", "mamba", "attention", "mamba"],
+        "vocab_size": VOCAB, "mamba_n_heads": 16, "mamba_d_head": 64, "mamba_expand": 2, "mamba_d_state": 64, "mamba_n_groups": 1, "mamba_d_conv": 4,
+        "mamba_chunk_size": 128, "num_local_experts": 0, "num_experts_per_tok": 0, "shared_intermediate_size": 1408, "position_embedding_type": "nope",
+    },
 }  # fmt: skip
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "plain": ({}, {}),

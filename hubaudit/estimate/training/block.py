@@ -79,6 +79,8 @@ def block_of(facts: ModelFacts) -> Block | str:
     strange = kinds - _ATTENTION_KINDS - row.get("mixers", {}).keys()
     if strange:
         return f"what layers of kind {', '.join(sorted(strange))} keep for the backward pass is not modelled"
+    if row.get("dense_only") and facts.moe is not None:
+        return f"what the experts of type {facts.model_type} keep for the backward pass is not modelled"
     gate = row.get("gated_with")
     if gate and any(gate in group.pattern for group in facts.tensor_groups):
         row = row | {"mlp": "gated", "activation": "gelu_python"}
@@ -185,7 +187,8 @@ def _scanned(sequences: int, tokens: int, inputs: Mapping[str, Input]) -> dict[s
 def _mlp_width(facts: ModelFacts, said: Input) -> Input:
     """Width of the dense MLP: a config may name one that the class adjusts (LFM2), so shapes come first."""
     for group in loaded_groups(facts):
-        if group.role == "mlp" and group.pattern.endswith((".down_proj.weight", ".w2.weight")):
+        is_dense = group.role == "mlp" and group.pattern.endswith((".down_proj.weight", ".w2.weight"))
+        if is_dense or (facts.moe is None and group.pattern.endswith(".shared_mlp.output_linear.weight")):
             return given((group.logical_shape or group.shape)[1], f"shapes: {group.pattern}")
     return said
 

@@ -21,7 +21,7 @@ ALL_LINEAR = "all-linear"
 _NO_LINEAR = frozenset({"router", "expert", "norm", "buffer"})
 #: Names of the matrices that read attention's result, and the MLP's product.
 _ATTENTION_OUT = frozenset({"o_proj", "out_proj", "c_proj", "dense", "wo", "o"})
-_MLP_OUT = frozenset({"down_proj", "c_proj", "fc2", "dense_4h_to_h", "w2", "wo"})
+_MLP_OUT = frozenset({"down_proj", "output_linear", "c_proj", "fc2", "dense_4h_to_h", "w2", "wo"})
 #: What weighs the result of a shared expert, and reads the stream as its matrices do.
 _GATE_OF_SHARED = "shared_expert_gate"
 #: Names of single experts' matrices: PEFT takes them for the fused parameters, and leaves dense layers of the same names alone.

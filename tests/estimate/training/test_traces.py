@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 from fixture_models import ROOT
 
+from hubaudit.estimate.modes import estimate
+from hubaudit.facts.model import understand
+from hubaudit.types import RepoSnapshot, Workload
+
 
 def _tool() -> Any:
     sys.path.insert(0, str(ROOT))
@@ -75,3 +79,12 @@ def test_recorded_traces_are_those_of_today(family: str, case: str) -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     assert TOOL.traced_bytes(family, case) == RECORDED[family, case]["peak_bytes"]
+
+
+def test_what_was_not_traced_is_not_told() -> None:
+    """Granite 4 hybrids with routed experts are of the same type as those without, whose traces say nothing of experts."""
+    family = "Granite 4 hybrid"
+    config = TOOL.config_of(family, "plain") | {"num_local_experts": 8, "num_experts_per_tok": 2}
+    snapshot = RepoSnapshot(repo_id=family, revision=None, commit=None, source="local", configs={"config.json": config})
+    made = estimate(understand(snapshot), Workload(mode="train", batch_size=1, sequence_tokens=64))
+    assert any("experts" in gap.reason for gap in made.omitted)
