@@ -93,6 +93,12 @@ def test_a_table_of_precisions() -> None:
     assert memory == [(16 * 10**9, "BF16"), (5_500_000_000, "4 bits")]
 
 
+def test_a_row_that_ends_early() -> None:
+    """Its cells stand under the first heads, as browsers show them; so GitHub's flavour of Markdown has it ("Tables (extension)")."""
+    card = "| Precision | VRAM | Notes |\n|---|---|---|\n| BF16 | 16 GB |\n| INT4 |\n"
+    assert [low for kind, low, _, _, _ in claims(card) if kind == "memory_bytes"] == [16 * 10**9]
+
+
 def test_a_table_with_a_column_for_each_model() -> None:
     """The column that bears the name."""
     card = "| | Tiny-1B | Big-70B |\n|---|---|---|\n| Parameters | 1B | 70B |\n"

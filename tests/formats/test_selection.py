@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hubaudit.errors import CannotAuditError, NotFoundError
 from hubaudit.formats.selection import Selection, select_file, select_parts, select_weights
 from hubaudit.formats.weight_names import weight_name
-from hubaudit.formats.weight_sets import find_sets
+from hubaudit.formats.weight_sets import find_sets, size_of
 from hubaudit.types import RepoFile
 
 
@@ -167,6 +167,19 @@ def test_a_count_beyond_belief_is_no_count() -> None:
 
 
 # --- GGUF ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_shard_without_a_count_names_no_other() -> None:
+    """Meta's own files say nowhere how many they are: of the fourth alone it is not known what is missing."""
+    (only,) = select_weights(listing("consolidated.03.pth")).chosen
+    assert only.missing == ()
+
+
+@pytest.mark.parametrize(("sizes", "expected"), [((5, 7), 12), ((5, None), None), ((), None)])
+def test_bytes_of_all_files_or_none(sizes: tuple[int | None, ...], expected: int | None) -> None:
+    """A sum without one of its files would be too small."""
+    named = {str(at): size for at, size in enumerate(sizes)}
+    assert size_of(named, named) == expected
 
 
 def test_gguf_as_llama_cpp_takes_it() -> None:

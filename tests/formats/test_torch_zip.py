@@ -344,6 +344,8 @@ TAR = b"storages" + bytes(249) + b"ustar\x0000" + bytes(300)
         (LEGACY + bytes(100), "an old torch format (no zip archive"),
         (TAR, "an old torch format (a tar archive"),
         (b"\x80\x04N." + bytes(100), "a bare pickle"),
+        (b"\x80\x05N." + bytes(100), "a bare pickle"),
+        (b"\x80\x06N." + bytes(100), "no torch checkpoint: it starts with"),
         (b"\x93NUMPY" + bytes(100), "no torch checkpoint: it starts with"),
         (checkpoint(ONE, {"0": 24})[:-10], "starts as a zip archive and does not end as one"),
     ],
