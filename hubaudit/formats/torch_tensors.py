@@ -231,8 +231,8 @@ def _sparse_parts(data: object) -> list[Child]:
     """The tensors that a sparse one keeps, by the names of their arguments; its size may be an object too."""
     parts = [part for part in data if isinstance(part, Built)] if isinstance(data, tuple) and len(data) < 8 else []
     parts = [part for part in parts if called_name(part.function) != "torch.Size"]
-    names = _SPARSE_PARTS.get(len(parts)) or [str(index) for index in range(len(parts))]
-    return list(zip(names, parts, strict=True))
+    names = _SPARSE_PARTS.get(len(parts), range(len(parts)))
+    return [(str(names[at]), part) for at, part in enumerate(parts)]
 
 
 def _pairs(arguments: object) -> Pairs | None:
