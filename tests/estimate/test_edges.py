@@ -9,6 +9,7 @@ from fixture_models import facts_of
 
 from hubaudit.errors import UsageError
 from hubaudit.estimate import infer
+from hubaudit.estimate.cache import plan_where
 from hubaudit.estimate.cache_static import static_tensors
 from hubaudit.estimate.component import component, given
 from hubaudit.estimate.conversion import kept_by
@@ -158,3 +159,11 @@ def test_an_encoder_decoder_keeps_two_caches() -> None:
     made = estimate(facts_of("t5-small"), Workload(prompt_tokens=100, new_tokens=10, dtype="bfloat16"))
     caches = {part.id: part.bytes for part in made.components if part.category == "KVCache"}
     assert caches == {"kv_cache": 2 * 6 * 8 * 64 * 10 * 2, "cross_cache": 2 * 6 * 8 * 64 * 100 * 2}
+
+
+def test_where_a_plan_was_read() -> None:
+    """Two places at most, in the order of the layers; none where there is no plan."""
+    facts = facts_of(QWEN)
+    layers = tuple(LayerSpec(index=at, kind="odd", tensors=(), where=where) for at, where in enumerate("abac"))
+    assert plan_where(replace(facts, layer_plan=layers)) == "a; b"
+    assert plan_where(replace(facts, layer_plan=None)) == ""

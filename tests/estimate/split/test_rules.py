@@ -92,3 +92,12 @@ def test_a_scale_for_each_output_cuts_nothing() -> None:
     (group,) = (group for group in facts.tensor_groups if group.pattern == LAYER + "mlp.down_proj.weight")
     scale = replace(group, pattern=f"{group.pattern}_scale", shape=(896, 1), kind="scale", parameters=0)
     check(replace(facts, tensor_groups=(*facts.tensor_groups, scale)), Split(tensor=2), "vllm")
+
+
+def test_two_matrices_in_one_are_cut_each_by_itself() -> None:
+    """Mixtral's gate_up_proj is packed_colwise in base_model_tp_plan of MixtralConfig: of 14,336 rows of either matrix three devices get what torch.chunk gives."""
+    facts = facts_of("mixtral-8x7b-v0.1")
+    group = next(group for group in facts.tensor_groups if group.role == "expert")
+    packed = replace(group, pattern=LAYER + "mlp.experts.gate_up_proj", shape=(8, 2 * 14_336, 4_096))
+    parts = [transformers_piece(facts, packed, 3, rank) for rank in range(3)]
+    assert parts == [Piece(dimension=1, part=2 * part, whole=2 * 14_336) for part in (4_779, 4_779, 4_778)]
