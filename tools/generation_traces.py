@@ -35,6 +35,9 @@ CASES: dict[str, tuple[dict[str, Any], bool]] = {
     "beams returned": ({"batch_size": 2, "prompt_tokens": 4, "new_tokens": 6, "num_beams": 4, "num_return_sequences": 3}, True),
     "prompt": ({"batch_size": 2, "prompt_tokens": 2048, "new_tokens": 4}, False),
     "prompt, eager": ({"batch_size": 2, "prompt_tokens": 512, "new_tokens": 4, "attention": "eager"}, False),
+    "prompt, float32": ({"batch_size": 2, "prompt_tokens": 1024, "new_tokens": 4, "dtype": "fp32"}, False),
+    "prompt, beams": ({"batch_size": 2, "prompt_tokens": 1024, "new_tokens": 4, "num_beams": 4}, False),
+    "prompt, static, eager": ({"batch_size": 2, "prompt_tokens": 512, "new_tokens": 4, "attention": "eager", "cache": "static", "max_cache_len": 2048}, False),
 }  # fmt: skip
 #: Families of one cache and one kind of block each, and what is asked of them: all cases, where none are named.
 FAMILIES: dict[str, tuple[str, ...]] = {
@@ -71,7 +74,7 @@ def estimated(family: str, case: str) -> Estimate:
     snapshot = RepoSnapshot(
         repo_id=family, revision=None, commit=None, source="local", configs={"config.json": config_of(family, case)}
     )
-    return estimate(understand(snapshot), Workload(mode="infer", dtype="bf16", **CASES[case][0]))
+    return estimate(understand(snapshot), Workload(mode="infer", **{"dtype": "bf16", **CASES[case][0]}))
 
 
 def traced(family: str, case: str) -> dict[str, int]:
@@ -85,7 +88,7 @@ def traced(family: str, case: str) -> dict[str, int]:
 
     asked = CASES[case][0]
     device = device_of_capability("8.0")
-    model = building.build(config_of(family, case), "bf16", asked.get("attention", "sdpa")).eval()
+    model = building.build(config_of(family, case), asked.get("dtype", "bf16"), asked.get("attention", "sdpa")).eval()
     tracer = Tracer("meta", device)
     tracer.overrides.update(grouped.overrides())
     with as_on_cuda(device), tracer, torch.no_grad():
@@ -127,6 +130,7 @@ def _generate(model: Any, asked: dict[str, Any], tracer: Any) -> None:
             num_return_sequences=returned,
             eos_token_id=None,
             pad_token_id=0,
+            **({"cache_implementation": "static", "max_cache_len": asked["max_cache_len"]} if "cache" in asked else {}),
         )
 
 

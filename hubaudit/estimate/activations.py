@@ -16,6 +16,8 @@ _DECODE = (
     "6 * batch_size * intermediate_size * dtype_bits // 8"
     " + batch_size * largest_layer_elements * (prompt_tokens + new_tokens) * kv_bits // 8"
 )
+#: A decoder's first token, while the last layer fills its cross cache: the encoder's result, and what that layer makes keys and values of it.
+_CROSSING = "batch_size * encoder_tokens * (hidden_size + 2 * attention_heads * head_dim) * dtype_bits // 8"
 #: One new token where experts are multiplied in batches: the matrices of every token's own experts, copied out of the stack.
 _GATHERED = (
     "batch_size * experts_per_token * expert_matrices * hidden_size * expert_intermediate_size * dtype_bits // 8"
@@ -69,6 +71,20 @@ def matrix_activations(facts: ModelFacts, setting: Setting, which: str) -> Compo
     return component(
         "activations", "Activation", moment.formula, inputs | dict(moment.inputs), exactness="formula",
         source=moment.source, band_percent=moment.band_percent,
+    )  # fmt: skip
+
+
+def crossing_activations(facts: ModelFacts, setting: Setting) -> Component | str | None:
+    """What lies beside the cross caches when the last of them is made; ``None`` without an encoder, a reason where it cannot be known."""
+    if facts.family != "encoder-decoder" or not setting.new_tokens.value:
+        return None
+    inputs = _inputs(facts, setting)
+    if isinstance(inputs, str):
+        return inputs
+    source, band = origin(facts)
+    return component(
+        "activations", "Activation", _CROSSING, inputs | {"encoder_tokens": setting.encoder_tokens}, exactness="formula",
+        source=source, band_percent=band,
     )  # fmt: skip
 
 

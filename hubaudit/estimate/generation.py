@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hubaudit.estimate.activations import (
+    crossing_activations,
     decode_activations,
     kept_scores,
     layer_activations,
@@ -73,11 +74,16 @@ def _prefill(
     cached, _ = _caches(facts, setting, at_prefill=True)
     # An encoder reads the prompt before anything is cached.
     fixed = standing if facts.family == "encoder-decoder" else (*standing, *cached.components)
+    # And each prompt once: what it made of it is repeated for beams.
+    reading = replace(setting, batch_size=setting.prompts) if facts.family == "encoder-decoder" else setting
     device = (workspace(), cuda_context())
-    yield Moment(phase=name, components=_alive(fixed, [_made(layer_activations(facts, setting)), *device]))
-    for which, product in matrix_temporaries(facts, setting, found):
-        beside = _made(matrix_activations(facts, setting, which))
+    yield Moment(phase=name, components=_alive(fixed, [_made(layer_activations(facts, reading)), *device]))
+    for which, product in matrix_temporaries(facts, reading, found):
+        beside = _made(matrix_activations(facts, reading, which))
         yield Moment(phase=name, components=_alive(fixed, [beside, product, *device]))
+    crossing = _made(crossing_activations(facts, setting))
+    if crossing is not None:
+        yield Moment(phase=name, components=_alive((*standing, *cached.components), [crossing, *device]))
     head = _made(logits(facts, setting, of_prompt=True))
     if head is not None:
         yield Moment(phase=name, components=_alive(fixed, [head, *device]))

@@ -24,13 +24,20 @@ _BOTH_MASKS = frozenset({"qwen2_moe"})
 _MLP = "batch_size * prompt_tokens * (streams * hidden_size + widths * intermediate_size) * dtype_bits // 8"
 #: Attention as plain products: the stream, queries (and keys and values where they are copied), a mask of each kind, and the scores.
 _EAGER = (
-    "batch_size * prompt_tokens * (3 * hidden_size + query_copies * attention_heads * head_dim) * dtype_bits // 8"
-    " + batch_size * prompt_tokens * prompt_tokens * (masks * dtype_bits + attention_heads * score_bits) // 8"
+    "batch_size * (prompt_tokens * (3 * hidden_size + query_copies * attention_heads * head_dim)"
+    " + key_tokens * key_copies * attention_heads * head_dim) * dtype_bits // 8"
+    " + batch_size * prompt_tokens * key_tokens * (masks * dtype_bits + attention_heads * score_bits) // 8"
 )
-#: The same in scaled_dot_product_attention's own kernel of plain products, which takes 16 bit up to float32: queries twice, the scores twice.
+#: The same in scaled_dot_product_attention's own kernel of plain products, which takes 16 bit up to float32: queries twice, the scores twice, a byte
+#: for each of them while rows without any are looked for (_safe_softmax), and the mask.
 _MATH = (
     "batch_size * prompt_tokens * (3 * hidden_size * dtype_bits + attention_heads * head_dim * (2 * dtype_bits + 64)) // 8"
-    " + batch_size * prompt_tokens * prompt_tokens * attention_heads * 64 // 8"
+    " + batch_size * prompt_tokens * prompt_tokens * (attention_heads * 72 + dtype_bits) // 8 + prompt_tokens * prompt_tokens"
+)
+#: And where it is given float32 with grouped heads, which the fused kernels do not take: keys and values of all heads, and one mask.
+_MATH_GROUPED = (
+    "batch_size * prompt_tokens * (3 * hidden_size + 4 * attention_heads * head_dim) * dtype_bits // 8"
+    " + prompt_tokens * prompt_tokens * (batch_size * attention_heads * (2 * dtype_bits + 8) + dtype_bits) // 8"
 )
 #: T5's bias of positions while it is made of distances: six tables of 64-bit integers and one of bytes, beside the first layer's projections.
 _DISTANCES = (
@@ -38,8 +45,13 @@ _DISTANCES = (
     " + batch_size * prompt_tokens * (2 * hidden_size + 3 * attention_heads * head_dim) * dtype_bits // 8"
 )
 _BIAS = " + prompt_tokens * prompt_tokens * attention_heads * dtype_bits // 8"
+#: The fused kernel under T5's bias, which all layers share: the bias and a copy of it in the kernel's order, three streams, queries, keys, values, result.
+_BIASED = (
+    "2 * prompt_tokens * prompt_tokens * attention_heads * dtype_bits // 8"
+    " + batch_size * prompt_tokens * (3 * hidden_size + 4 * attention_heads * head_dim) * dtype_bits // 8"
+)
 #: The layer's own variable keeps attention's weights through its MLP, and the model its masks.
-_KEPT = " + batch_size * prompt_tokens * prompt_tokens * (masks + attention_heads) * dtype_bits // 8"
+_KEPT = " + batch_size * prompt_tokens * key_tokens * (masks + attention_heads) * dtype_bits // 8"
 #: Experts: the stream, and for each token and each of its experts the inputs in the experts' order with either gate, up and their product, or the
 #: outputs three times while they are weighted and put back in order.
 _EXPERTS = (
@@ -90,18 +102,24 @@ def layer_moments(facts: ModelFacts, setting: Setting, routed: Mapping[str, Inpu
     found = block_of(facts)
     block = None if isinstance(found, str) else found
     rotary = _rotary(setting, block)
-    yield LayerMoment(formula=_MLP + rotary, source=source, band_percent=band, inputs=_mlp(block))
+    beside = (_BIAS if _has_position_bias(block) else "") + rotary
+    yield LayerMoment(formula=_MLP + beside, source=source, band_percent=band, inputs=_mlp(block))
     if _is_eager(setting, block):
-        formula = _EAGER + (_BIAS if _has_position_bias(block) else "") + rotary
-        yield LayerMoment(formula=formula, source=source, band_percent=band, inputs=_eager(facts, setting, block))
+        yield LayerMoment(
+            formula=_EAGER + beside, source=source, band_percent=band, inputs=_eager(facts, setting, block)
+        )
         kept = _MLP + _kept(block)
         yield LayerMoment(
-            formula=kept + rotary, source=source, band_percent=band, inputs=_mlp(block) | _masks(facts, block)
+            formula=kept + rotary, source=source, band_percent=band, inputs=_mlp(block) | _scores(facts, setting, block)
         )
     elif block is not None and block.sdpa_is_math:
         yield LayerMoment(formula=_MATH + rotary, source=source, band_percent=band)
+    elif _is_math(facts, setting):
+        yield LayerMoment(formula=_MATH_GROUPED + rotary, source=source, band_percent=band)
     if _has_position_bias(block):
         yield LayerMoment(formula=_DISTANCES, source=source, band_percent=band)
+        if not _is_eager(setting, block):
+            yield LayerMoment(formula=_BIASED, source=source, band_percent=band)
     if routed is not None:
         yield LayerMoment(formula=_EXPERTS + rotary, source=_ROUTED, band_percent=band, inputs=routed)
 
@@ -115,9 +133,12 @@ def matrix_moment(facts: ModelFacts, setting: Setting, which: str) -> LayerMomen
     widths = given(0 if which == "in" and is_plain else 1, "rule:the MLP's own tensors")
     inputs = _mlp(block) | {"widths": widths}
     if not _is_eager(setting, block):
-        return LayerMoment(formula=_MLP + _rotary(setting, block), source=source, band_percent=band, inputs=inputs)
+        beside = (_BIAS if _has_position_bias(block) else "") + _rotary(setting, block)
+        return LayerMoment(formula=_MLP + beside, source=source, band_percent=band, inputs=inputs)
     formula = _MLP + _kept(block) + _rotary(setting, block)
-    return LayerMoment(formula=formula, source=source, band_percent=band, inputs=inputs | _masks(facts, block))
+    return LayerMoment(
+        formula=formula, source=source, band_percent=band, inputs=inputs | _scores(facts, setting, block)
+    )
 
 
 def _is_eager(setting: Setting, block: Block | None) -> bool:
@@ -135,10 +156,25 @@ def _kept(block: Block | None) -> str:
     return _KEPT + (_BIAS if _has_position_bias(block) else "")
 
 
-def _masks(facts: ModelFacts, block: Block | None) -> dict[str, Input]:
+def _scores(facts: ModelFacts, setting: Setting, block: Block | None) -> dict[str, Input]:
+    """How many masks there are, and how many keys each query is scored against: a static cache gives all that it has room for."""
     kinds = {layer.kind for layer in facts.layer_plan or ()} & {"full", "sliding", "chunked"}
     count = 2 if facts.model_type in _BOTH_MASKS else max(len(kinds), 1)
-    return {"masks": given(0 if _has_position_bias(block) else count, "rule:one for each kind of attention")}
+    return {
+        "masks": given(0 if _has_position_bias(block) else count, "rule:one for each kind of attention"),
+        "key_tokens": _keys(facts, setting),
+    }
+
+
+def _keys(facts: ModelFacts, setting: Setting) -> Input:
+    """Of the layer with most."""
+    prompt = setting.prompt_tokens
+    if "static" not in setting.cache or facts.family == "encoder-decoder":
+        return prompt
+    room = max(prompt.value + setting.new_tokens.value - 1, setting.max_cache_len.value)
+    windows = [tensor.window_tokens for layer in facts.layer_plan or () for tensor in layer.tensors]
+    kept = max((min(room, window or room) for window in windows), default=room)
+    return given(max(prompt.value, kept), "rule:as many as the static cache has room for")
 
 
 def routed_inputs(facts: ModelFacts) -> dict[str, Input] | None:
@@ -187,22 +223,37 @@ def _mlp(block: Block | None) -> dict[str, Input]:
 
 def _eager(facts: ModelFacts, setting: Setting, block: Block | None) -> dict[str, Input]:
     """Copies of queries, kinds of masks, and the bits of all tensors of scores that are alive at once."""
-    is_grouped = facts.kv_heads.value != facts.attention_heads.value
+    is_grouped = _is_grouped(facts)
     copies = 3 if is_grouped else 1
     if block is not None and "qkv" in block.fused:
-        copies = 4 if block.rope == "cat" else 2
+        # Of every head its three; and their rotated queries and keys, or the embedding of positions. Falcon's one key head is next to nothing.
+        copies = 4 if block.rope in ("cat", "none") else 2
     elif _has_position_bias(block):
         copies = 3
+    is_repeated = is_grouped and copies > 2
     bits = setting.dtype_bits.value
     if block is not None and block.softmax_is_native:
-        score_bits = bits * (2 if _has_position_bias(block) else 4 if block.parallel else 3)
+        # What has no fused kernel joins a column of sinks to the scores.
+        score_bits = bits * (4 if block.parallel else 3 if block.eager_only else 2)
     else:
         score_bits = bits + (2 if bits < _FLOAT_BITS else 1) * _FLOAT_BITS
     return {
-        "query_copies": given(copies, "rule:queries, and keys and values where they are repeated or were one product with them"),
-        **_masks(facts, block),
+        "query_copies": given(copies - 2 if is_repeated else copies, "rule:queries, and what was one product with them"),
+        "key_copies": given(2 if is_repeated else 0, "rule:keys and values, where they are repeated for all heads"),
+        **_scores(facts, setting, block),
         "score_bits": given(score_bits, "rule:scores before, within and after the softmax"),
     }  # fmt: skip
+
+
+def _is_grouped(facts: ModelFacts) -> bool:
+    return known(facts.kv_heads) is not None and facts.kv_heads.value != facts.attention_heads.value
+
+
+def _is_math(facts: ModelFacts, setting: Setting) -> bool:
+    """Whether float32 with grouped heads is left to plain products: where a mask is needed, transformers repeats the heads, and a fused kernel runs."""
+    windows = [tensor.window_tokens for layer in facts.layer_plan or () for tensor in layer.tensors]
+    is_unmasked = not windows or any(window is None or window >= setting.prompt_tokens.value for window in windows)
+    return setting.dtype_bits.value == _FLOAT_BITS and _is_grouped(facts) and is_unmasked
 
 
 def _has_position_bias(block: Block | None) -> bool:

@@ -29,10 +29,11 @@ class Setting:
     """One workload on one model, definite.
 
     ``dtype`` is what floating weights are loaded in and computed with, ``conversion`` what quantizes them on the way, ``kv`` the type of cached keys and values under ``runtime``, ``cache``
-    one of that engine's caches, ``batch_size`` all sequences at once (beams too), ``choice`` how generate() takes the next token of each, ``max_cache_len`` the size asked for a static one (0 where none was).
+    one of that engine's caches, ``batch_size`` all sequences at once (beams too), ``prompts`` how many of them an encoder reads, ``choice`` how generate() takes the next token of each, ``max_cache_len`` the size asked for a static one (0 where none was).
     """
 
     batch_size: Input
+    prompts: Input
     choice: Literal["greedy", "sampled", "beams"]
     prompt_tokens: Input
     new_tokens: Input
@@ -78,6 +79,7 @@ def settle(facts: ModelFacts, workload: Workload) -> Setting:
         assumptions.append(reason)
     return Setting(
         batch_size=_sequences(workload),
+        prompts=given(workload.batch_size, "workload"),
         choice="beams" if workload.num_beams > 1 else "sampled" if workload.num_return_sequences > 1 else "greedy",
         prompt_tokens=prompt,
         new_tokens=new,

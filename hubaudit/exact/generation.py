@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from hubaudit.exact.plan import Plan
     from hubaudit.exact.tracer import Tracer
+    from hubaudit.types import Workload
 
 #: The phase of the last tokens, where those between it and the first ones were left out.
 LAST_TOKENS = "last tokens"
@@ -56,14 +57,14 @@ def first_steps(plan: Plan) -> int:
     return plan.new_tokens if plan.new_tokens <= _ALL_STEPS else _FIRST_STEPS
 
 
-def arguments(plan: Plan) -> dict[str, Any]:
-    """What ``model.generate`` is told of a plan. Eager mode: for a static cache it would compile its steps on CUDA."""
-    is_static = plan.cache == "static"
+def arguments(asked: Plan | Workload) -> dict[str, Any]:
+    """What ``model.generate`` is told. Eager mode: for a static cache it would compile its steps on CUDA."""
+    is_static = asked.cache == "static"
     named: dict[str, Any] = {
-        "max_new_tokens": plan.new_tokens,
-        "do_sample": plan.num_return_sequences > 1 and plan.num_beams == 1,
-        "num_beams": plan.num_beams,
-        "num_return_sequences": plan.num_return_sequences,
+        "max_new_tokens": asked.new_tokens,
+        "do_sample": asked.num_return_sequences > 1 and asked.num_beams == 1,
+        "num_beams": asked.num_beams,
+        "num_return_sequences": asked.num_return_sequences,
         "disable_compile": True,
         "eos_token_id": None,
         "pad_token_id": 0,
@@ -71,8 +72,8 @@ def arguments(plan: Plan) -> dict[str, Any]:
     }
     if is_static:
         named["cache_implementation"] = "static"
-    if is_static and plan.max_cache_len is not None:
-        named["max_cache_len"] = plan.max_cache_len
+    if is_static and asked.max_cache_len is not None:
+        named["max_cache_len"] = asked.max_cache_len
     return named
 
 

@@ -10,7 +10,7 @@ import torch
 from hubaudit.errors import CannotAuditError, UsageError
 from hubaudit.exact import optimizers
 from hubaudit.exact.building import tensors_in_order, torch_dtype
-from hubaudit.exact.generation import tensors_of
+from hubaudit.exact.generation import arguments, tensors_of
 from hubaudit.monitor.storages import CpuStorages
 from hubaudit.verify.loading import load, quantized_tensors
 from hubaudit.verify.on_cpu import steps_of_cuda
@@ -116,21 +116,10 @@ class Run:
                 if len(calls) == 1:
                     self.mark("prefill")
 
-        work = self.job.workload
         model.generation_config.eos_token_id = None  # random weights may end a text at any word
         hook = model.register_forward_hook(after)
         try:
-            made = model.generate(
-                input_ids=ids,
-                max_new_tokens=work.new_tokens,
-                do_sample=False,
-                num_beams=work.num_beams,
-                num_return_sequences=work.num_return_sequences,
-                eos_token_id=None,
-                pad_token_id=0,
-                return_dict_in_generate=True,
-                **({"cache_implementation": "static"} if work.cache == "static" else {}),
-            )
+            made = model.generate(input_ids=ids, **arguments(self.job.workload))
         finally:
             hook.remove()
         if is_first:

@@ -17,7 +17,12 @@ from tools.generation_traces import allocated_bytes, config_of, estimated, recor
 
 ROWS = recorded()
 #: What is traced anew with the installed libraries: scores, experts that are copied for a new token, and a bias of positions.
-SAMPLE = (("qwen2-0.5b-instruct", "prompt"), ("t5-small", "prompt, eager"), ("gpt2", "prompt"))
+SAMPLE = (
+    ("qwen2-0.5b-instruct", "prompt"),
+    ("t5-small", "prompt, eager"),
+    ("gpt2", "prompt"),
+    ("falcon-7b-instruct", "prompt, float32"),
+)
 
 
 def test_the_record_has_no_holes() -> None:

@@ -147,3 +147,18 @@ def test_a_static_cache_is_held_whole_and_used_in_part() -> None:
     figure = made.figure("kv_cache")
     assert figure is not None
     assert figure.measured_bytes == made.cache.held_bytes
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [{"num_return_sequences": 2}, {"num_beams": 2}, {"cache": "static", "max_cache_len": 512}],
+    ids=str,
+)
+def test_other_ways_to_generate(asked: dict[str, Any]) -> None:
+    """Several samples, beams and a cache of a size of its own run as they are asked for, and exact mode says the same of them."""
+    from dataclasses import replace
+
+    made = CPU.measured("dense", replace(CPU.workload("generate"), **asked))
+    peak = made.figure("max_allocated")
+    assert peak is not None
+    assert peak.measured_bytes == pytest.approx(peak.exact_bytes, abs=_WORDS + _LAST_MASK + _CYCLES)
