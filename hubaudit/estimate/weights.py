@@ -83,7 +83,8 @@ def weights_unpacked(facts: ModelFacts, dtype: str, bits: Input) -> Component | 
 
 def _packed(facts: ModelFacts, dtype: str, bits: Input, *, unpacks: bool) -> Component | None:
     groups = loaded_groups(facts)
-    if not groups:
+    is_empty = not _stored(groups) and any(group.parameters is None for group in groups)
+    if not groups or is_empty:  # of tensors without bytes nobody can tell what they stand for
         return None
     kept = kept_in_float32(facts.architecture, dtype)
     as_stored = stays_as_stored(facts)

@@ -20,7 +20,7 @@ from hubaudit.estimate.infer import estimate, variants
 from hubaudit.estimate.layer_moments import origin
 from hubaudit.estimate.weights import weights_as_stored
 from hubaudit.facts.model import understand
-from hubaudit.types import Component, Estimate, ModelFacts, Workload
+from hubaudit.types import Component, Estimate, ModelFacts, TensorInfo, Workload
 from hubaudit.units import format_bytes
 
 if TYPE_CHECKING:
@@ -217,6 +217,16 @@ def test_packed_weights_of_which_none_is_loaded() -> None:
     unbuilt = tuple(replace(group, extra="mtp") for group in facts.tensor_groups)
     assert weights_as_stored(facts, "F16", input_of(16, "test")) is not None
     assert weights_as_stored(replace(facts, tensor_groups=unbuilt), "F16", input_of(16, "test")) is None
+
+
+def test_packed_weights_without_bytes_are_not_called_nothing() -> None:
+    """An empty tensor, as the fuzzer made one, of which nobody knows what it stands for: no weights of no bytes, but a reason."""
+    config = {"model_type": "llama", "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}}
+    empty = TensorInfo("model.layers.0.mlp.gate_proj.qweight", "I32", (0, 0), 0)
+    facts = understand(snapshot((empty,), config))
+    made = estimate(facts, Workload())
+    assert "weights" not in {part.id for part in made.components}
+    assert next(gap.reason for gap in made.omitted if gap.id == "weights")
 
 
 def test_blocks_that_were_not_traced_have_a_wide_band() -> None:
