@@ -54,11 +54,10 @@ def header_of(text: str) -> Json:
         return None
     import yaml  # a need of huggingface_hub; only folders with a card pay for it
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        if _is_too_deep(yaml.parse(found[1], Loader=loader)):
+        if _is_too_deep(yaml.parse(found[1], Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))):
             return None
-        header: Json = yaml.load(found[1], Loader=loader)  # noqa: S506 - both are safe
+        header: Json = yaml.load(found[1], Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both are safe
     except (yaml.YAMLError, ValueError, RecursionError):
         return None
     return header
