@@ -53,7 +53,7 @@ def header_facts(groups: Sequence[TensorGroup]) -> HeaderFacts:
     return HeaderFacts(
         layers=layers,
         layers_where=where,
-        layer_counts=frozenset(one.count for one in own if one.role in _IN_LAYERS and "*" in one.pattern),
+        layer_counts=_layer_counts(own),
         hidden_sizes=frozenset({embedding.shape[1]} if embedding else ()),
         vocab_sizes=frozenset({embedding.shape[0]} if embedding else ()),
         intermediate_sizes=_rows(own, _UP),
@@ -77,6 +77,18 @@ def _layers(groups: Iterable[TensorGroup]) -> tuple[int | None, str]:
         return None, "no tensor name holds a layer number"
     pattern = max(counts, key=lambda name: counts[name])
     return counts[pattern], f"header:{pattern}"
+
+
+def _layer_counts(groups: Iterable[TensorGroup]) -> frozenset[int]:
+    """How often names with a number come, and how many numbers there are: layers of two kinds may share no tensor's name (Zamba2)."""
+    counts: set[int] = set()
+    numbers: dict[str, set[int]] = {}
+    for group in groups:
+        before, star, _ = group.pattern.partition("*")
+        if star and group.role in _IN_LAYERS:
+            counts.add(group.count)
+            numbers.setdefault(before, set()).update(number for number, _ in group.numbers)
+    return frozenset(counts.union(map(len, numbers.values())))
 
 
 def _is_plain(group: TensorGroup) -> bool:

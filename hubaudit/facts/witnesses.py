@@ -156,13 +156,8 @@ def _layer_count(geometry: Geometry, headers: HeaderFacts) -> Iterator[Disagreem
     said, seen = geometry.layers.value, headers.layers
     if said is None or seen is None or geometry.is_encoder_decoder:
         return
-    if said != seen and said not in headers.layer_counts and not _are_of_two_kinds(said - seen, seen, headers):
+    if said != seen and said not in headers.layer_counts:
         yield _disagreement("layers", said, seen, geometry.layers.where, used=f"the config's {said}")
-
-
-def _are_of_two_kinds(others: int, seen: int, headers: HeaderFacts) -> bool:
-    """Whether so many layers are told by names of their own: layers of two kinds may share no tensor's name (Zamba2)."""
-    return 0 < others <= seen and others in headers.layer_counts
 
 
 def _size(subject: str, fact: Sourced[int], sizes: frozenset[int], what: str) -> Iterator[Disagreement]:
