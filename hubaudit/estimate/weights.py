@@ -83,13 +83,14 @@ def weights_unpacked(facts: ModelFacts, dtype: str, bits: Input) -> Component | 
 
 def _packed(facts: ModelFacts, dtype: str, bits: Input, *, unpacks: bool) -> Component | None:
     groups = loaded_groups(facts)
-    is_empty = not _stored(groups) and any(group.parameters is None for group in groups)
-    if not groups or is_empty:  # of tensors without bytes nobody can tell what they stand for
+    if not groups:
         return None
     kept = kept_in_float32(facts.architecture, dtype)
     as_stored = stays_as_stored(facts)
     plain = [group for group in groups if converts(group) and not as_stored(group) and group.parameters is not None]
     others = [group for group in groups if group not in plain]
+    if others and not _stored(others) and not _parameters(plain):
+        return None  # packed tensors without bytes, of which nobody can tell what they stand for
     where = "header:all tensors that are loaded"
     inputs = {
         "stored_bytes": given(_stored(others), where),

@@ -223,10 +223,11 @@ def test_packed_weights_without_bytes_are_not_called_nothing() -> None:
     """An empty tensor, as the fuzzer made one, of which nobody knows what it stands for: no weights of no bytes, but a reason."""
     config = {"model_type": "llama", "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}}
     empty = TensorInfo("model.layers.0.mlp.gate_proj.qweight", "I32", (0, 0), 0)
-    facts = understand(snapshot((empty,), config))
-    made = estimate(facts, Workload())
-    assert "weights" not in {part.id for part in made.components}
-    assert next(gap.reason for gap in made.omitted if gap.id == "weights")
+    scalar = TensorInfo("model.norm.weight", "F32", (), 4)
+    for tensors in ((empty,), (empty, scalar)):
+        made = estimate(understand(snapshot(tensors, config)), Workload())
+        assert "weights" not in {part.id for part in made.components}
+        assert next(gap.reason for gap in made.omitted if gap.id == "weights")
 
 
 def test_blocks_that_were_not_traced_have_a_wide_band() -> None:

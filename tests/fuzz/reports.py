@@ -77,7 +77,9 @@ def check(report: Report) -> None:
 
 
 def _check_weights(report: Report, told: set[str]) -> None:
-    if report.workload.mode != "infer":  # a rank of several may hold none of them while it trains
+    if (
+        report.workload.mode != "infer" or report.workload.pp > 1
+    ):  # a rank of several, or a stage, may hold none of them
         return
     weights = [part for part in report.estimate.components if part.id == "weights"]
     count = report.facts.parameters
