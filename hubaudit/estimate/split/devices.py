@@ -115,7 +115,7 @@ class _Same:
         return id(self.facts)
 
     def __eq__(self, other: object) -> bool:
-        return hash(other) == id(self.facts)
+        return isinstance(other, _Same) and other.facts is self.facts
 
 
 @lru_cache(maxsize=16)
