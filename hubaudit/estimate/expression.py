@@ -6,6 +6,8 @@ import ast
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from hubaudit.syntax import expression_tree
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import CodeType
@@ -55,7 +57,7 @@ def names_in(formula: str) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def _compiled(formula: str) -> tuple[CodeType, frozenset[str]]:
-    tree = ast.parse(formula, mode="eval")
+    tree = expression_tree(formula)
     for node in ast.walk(tree):
         if not isinstance(node, _NODES):
             raise ValueError(f"{type(node).__name__} does not belong in an integer formula: {formula}")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
+from hubaudit.syntax import expression_tree
 from hubaudit.types import NOTHING, Json
 
 if TYPE_CHECKING:
@@ -262,4 +263,4 @@ _HANDLERS: Final[Mapping[type[ast.AST], Callable[[Scope, Any], Any]]] = {
 @cache
 def parsed(formula: str) -> ast.AST:
     """The formula's syntax tree; ``SyntaxError`` where it is no expression. It may run over several lines."""
-    return ast.parse(" ".join(formula.split()), mode="eval").body
+    return expression_tree(" ".join(formula.split())).body

@@ -15,6 +15,7 @@ from math import prod
 from typing import Any, Final
 
 from hubaudit.facts.skeleton_scope import Expression, Scope, Unknown, Value
+from hubaudit.syntax import expression_tree
 
 _LARGEST_EXPONENT: Final = 64
 _ARITHMETIC: Final[Mapping[type, Callable[[Any, Any], Any]]] = {
@@ -113,7 +114,7 @@ _FUNCTIONS: Final[Mapping[str, Callable[..., Value]]] = {
 def compiled(text: str) -> Expression:
     """The expression ``text``, ready to evaluate. ``ValueError`` where it is not one: a mistake in a table, not in a file."""
     try:
-        node = ast.parse(text.strip(), mode="eval").body
+        node = expression_tree(text.strip()).body
     except SyntaxError as error:
         raise ValueError(f"not an expression: {text!r}") from error
     return compiled_node(node, text)

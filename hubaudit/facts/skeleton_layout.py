@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from hubaudit.facts.skeleton_expressions import compiled, compiled_node
 from hubaudit.facts.skeleton_scope import Scope, Unknown
+from hubaudit.syntax import expression_tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -102,7 +103,7 @@ def _line(line: str) -> Line:
     name, colon, rest = line.partition(": ")
     call_text, _, condition = rest.partition(" when ")
     try:
-        call = ast.parse(call_text.strip(), mode="eval").body
+        call = expression_tree(call_text.strip()).body
     except SyntaxError as error:
         raise ValueError(f"not a line of a layout: {line!r}") from error
     if not colon or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
