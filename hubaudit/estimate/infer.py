@@ -51,6 +51,18 @@ def estimate(facts: ModelFacts, workload: Workload) -> Estimate:
     return _summed(weights + _cache(facts, setting) + beside, setting)
 
 
+def weights_high_bytes(facts: ModelFacts, workload: Workload) -> int:
+    """The upper end for the weights alone, below which no upper end of :func:`estimate` is; 0 where they are not known or not asked for.
+
+    Raises:
+        UsageError: as :func:`estimate`.
+    """
+    if workload.mode == "kv":
+        return 0
+    setting = settle(facts, workload)
+    return sum(part.high_bytes for part in _weights(facts, setting, _converted(facts, setting)).components)
+
+
 def variants(facts: ModelFacts, workload: Workload) -> tuple[Variant, ...]:
     """The same workload with the model loaded as fp32, bf16 and fp16, and by bitsandbytes as int8 and 4 bit.
 

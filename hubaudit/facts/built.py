@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -67,4 +68,22 @@ class WithKnownShapes:
 def is_built_so(facts: ModelFacts) -> bool:
     """Whether ``facts.built`` are the weights of these facts, which may be a share of the model that they describe, or more than it."""
     total = sum(group.parameters or 0 for group in loaded_groups(facts))
-    return bool(facts.built) and elements(facts.built) == total
+    return bool(facts.built) and _elements_of(_Same(facts.built)) == total
+
+
+class _Same:
+    """The same tensors, as a key: there are hundreds, and every device's share of a model has them."""
+
+    def __init__(self, tensors: tuple[BuiltTensor, ...]) -> None:
+        self.tensors = tensors
+
+    def __hash__(self) -> int:
+        return id(self.tensors)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.tensors is self.tensors
+
+
+@lru_cache(maxsize=4)
+def _elements_of(same: _Same) -> int:
+    return elements(same.tensors)

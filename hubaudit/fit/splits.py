@@ -12,6 +12,7 @@ from hubaudit.fit.verdict import min_devices
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hubaudit.estimate.split.room import Room
     from hubaudit.types import Estimate, ModelFacts, Workload
 
 #: Nobody asks for more; and so many numbers are tried beyond the least that could do.
@@ -57,8 +58,11 @@ def fewest_devices(facts: ModelFacts, workload: Workload, alone: Estimate, usabl
     least = min_devices(alone, usable_bytes)
     if least is None or alone.omitted:
         return None
+    from hubaudit.estimate.split.room import Room  # only for those who ask
+
+    room = Room(facts, usable_bytes)
     for count in range(max(2, least), min(least + _TRIED, MOST_DEVICES) + 1):
-        best = min(_splits(facts, workload, count, usable_bytes), key=_need, default=None)
+        best = min(_splits(facts, workload, count, room), key=_need, default=None)
         if best is not None:
             return best
     return None
@@ -68,16 +72,14 @@ def _need(shared: Shared) -> int:
     return shared.estimate.high_bytes
 
 
-def _splits(facts: ModelFacts, workload: Workload, count: int, usable_bytes: int | None = None) -> Iterator[Shared]:
-    """Every split over ``count`` devices that the engine does not refuse, of those that fit into ``usable_bytes`` where it is given."""
-    from hubaudit.estimate.split.devices import fits_within  # only for those who ask
-
+def _splits(facts: ModelFacts, workload: Workload, count: int, room: Room | None = None) -> Iterator[Shared]:
+    """Every split over ``count`` devices that the engine does not refuse, of those that ``room`` holds where it is given."""
     for tp in range(1, count + 1):
         if count % tp:
             continue
         asked = replace(workload, tp=tp, pp=count // tp, ep=1)
         try:
-            if usable_bytes is not None and not fits_within(facts, asked, usable_bytes):
+            if room is not None and not room.holds(asked):
                 continue
             made = estimate(facts, asked)
         except SplitError:

@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hubaudit.errors import UsageError
+from hubaudit.estimate import infer
 from hubaudit.estimate.modes import estimate
-from hubaudit.estimate.split.devices import fits_within
+from hubaudit.estimate.split.room import Room
 from hubaudit.fit.catalogue import hardware_named
 from hubaudit.fit.judge import judge
 from hubaudit.fit.splits import fewest_devices, roomiest
-from hubaudit.types import Fit, Hardware, Workload
+from hubaudit.types import Estimate, Fit, Hardware, ModelFacts, Workload
 
 GIB = 2**30
 NAMES = ["llama-3.1-8b", "mixtral-8x7b-v0.1", "qwen2-0.5b-instruct", "falcon-7b-instruct", "deepseek-v2-lite"]
@@ -74,10 +75,51 @@ def test_a_split_that_fits_is_one_whose_fullest_device_fits(tp: int, pp: int, ru
     high = fullest("llama-3.1-8b", runtime, tp, pp)
     if high is None:
         with pytest.raises(UsageError):
-            fits_within(facts, workload, 2**60)
+            Room(facts, 2**60).holds(workload)
         return
-    assert fits_within(facts, workload, high)
-    assert not fits_within(facts, workload, high - 1)
+    assert Room(facts, high).holds(workload)
+    assert not Room(facts, high - 1).holds(workload)
+
+
+@pytest.mark.parametrize("name", ["llama-3.1-8b", "deepseek-v2-lite"])
+def test_what_is_kept_of_one_split_changes_no_other(name: str) -> None:
+    """A room that has answered for other splits answers as one that is asked for the first time, with stages and ranks of every number."""
+    facts = facts_of(name)
+    for usable in (2 * GIB, 4 * GIB, 9 * GIB):
+        asked_before = Room(facts, usable)
+        for tp, pp in ((1, 2), (1, 5), (1, 6), (2, 1), (2, 5), (4, 1), (4, 2), (1, 7), (8, 1)):
+            answers = [_holds(room, Workload(tp=tp, pp=pp)) for room in (asked_before, Room(facts, usable))]
+            assert answers[0] == answers[1], (usable, tp, pp)
+
+
+def _holds(room: Room, workload: Workload) -> bool | str:
+    try:
+        return room.holds(workload)
+    except UsageError as error:
+        return error.message
+
+
+def test_a_search_estimates_no_share_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty-five numbers of small cards, none of which is enough: two estimates for a split at most, where its devices are a hundred."""
+    facts, workload = facts_of("deepseek-v3"), Workload()
+    estimates, splits = [], []
+    whole, holds = infer.estimate, Room.holds
+
+    def estimated(facts: ModelFacts, workload: Workload) -> Estimate:
+        estimates.append(workload)
+        return whole(facts, workload)
+
+    def held(room: Room, workload: Workload) -> bool:
+        answer = holds(room, workload)
+        splits.append(workload)
+        return answer
+
+    alone = estimate(facts, workload)
+    monkeypatch.setattr(infer, "estimate", estimated)
+    monkeypatch.setattr(Room, "holds", held)
+    assert fewest_devices(facts, workload, alone, 12 * GIB) is None
+    assert len(splits) > 25
+    assert len(estimates) <= 2 * len(splits)
 
 
 def test_several_devices_share_what_one_does_not_hold() -> None:

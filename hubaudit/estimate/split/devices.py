@@ -42,31 +42,14 @@ def estimate(facts: ModelFacts, workload: Workload) -> Estimate:
     return _fullest(facts, workload, split)[1]
 
 
-def fits_within(facts: ModelFacts, workload: Workload, usable_bytes: int) -> bool:
-    """Whether no device needs more than ``usable_bytes``, by the upper end of its band, as :func:`estimate` would tell.
-
-    It stops at the first device that does. A search tries splits by the hundred, most of which do not fit.
-
-    Raises:
-        UsageError: as :func:`estimate`.
-    """
-    split = split_of(workload)
-    runtime = settle(facts, workload).runtime
-    check(facts, split, runtime)
-    left_bytes = usable_bytes - _communication(facts, split, runtime).high_bytes
-    asked = _on_one(workload, split)
-    shares = (facts_on(facts, split, place, runtime) for place in places(split))
-    return all(infer.estimate(share, asked).high_bytes <= left_bytes for share in shares)
-
-
 def variants(facts: ModelFacts, workload: Workload) -> tuple[Variant, ...]:
     """The same workload with the weights held otherwise, on the device that is the fullest as asked."""
     split = split_of(workload)
     if split == _ONE:
         return infer.variants(facts, workload)
     fullest, _ = _fullest(facts, workload, split)
-    extra = _communication(facts, split, settle(facts, workload).runtime).bytes
-    made = infer.variants(fullest.facts, _on_one(workload, split))
+    extra = communication(facts, split, settle(facts, workload).runtime).bytes
+    made = infer.variants(fullest.facts, on_one_device(workload, split))
     return tuple(replace(variant, total_bytes=variant.total_bytes + extra) for variant in made)
 
 
@@ -78,9 +61,9 @@ def fullest_facts(facts: ModelFacts, workload: Workload) -> ModelFacts:
 
 def _fullest(facts: ModelFacts, workload: Workload, split: Split) -> tuple[_Held, Estimate]:
     runtime = settle(facts, workload).runtime
-    held = _everywhere(facts, _on_one(workload, split), split, runtime)
+    held = _everywhere(facts, on_one_device(workload, split), split, runtime)
     fullest = max(held, key=lambda one: (one.estimate.total_bytes, one.estimate.high_bytes))
-    more = _communication(facts, split, runtime)
+    more = communication(facts, split, runtime)
     made = fullest.estimate
     return fullest, replace(
         made,
@@ -130,13 +113,13 @@ def _shares(whole: _Same, split: Split, runtime: str) -> tuple[tuple[Place, Mode
     return tuple(found)
 
 
-def _on_one(workload: Workload, split: Split) -> Workload:
+def on_one_device(workload: Workload, split: Split) -> Workload:
     """What one device runs: its share of the sequences, where groups of devices serve their own."""
     batch_size = -(-workload.batch_size // split.replicas)
     return replace(workload, batch_size=batch_size, tp=1, pp=1, ep=1)
 
 
-def _communication(facts: ModelFacts, split: Split, runtime: str) -> Component:
+def communication(facts: ModelFacts, split: Split, runtime: str) -> Component:
     """Buffers of the collective library: as much again for every further group that a device is in. llama.cpp has its own copies."""
     if runtime == "llama.cpp":
         row = rules_of(runtime)

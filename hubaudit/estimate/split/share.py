@@ -98,7 +98,7 @@ def facts_on(facts: ModelFacts, split: Split, place: Place, runtime: str) -> Mod
     Raises:
         SplitError: as :func:`check`, or a tensor cannot be split so.
     """
-    layers = _layers(facts, split, place, runtime)
+    layers = layers_on(facts, split, place, runtime)
     groups = tuple(
         part
         for group in facts.tensor_groups
@@ -131,7 +131,12 @@ def held_whole(facts: ModelFacts, split: Split, runtime: str) -> list[TensorGrou
     return [group for group in loaded if vllm_piece(facts, group, split.tensor) is None]
 
 
-def _layers(facts: ModelFacts, split: Split, place: Place, runtime: str) -> tuple[int, int]:
+def layers_on(facts: ModelFacts, split: Split, place: Place, runtime: str) -> tuple[int, int]:
+    """The first layer of a device, and one past its last; all of them where there are no stages.
+
+    Raises:
+        SplitError: the number of layers is not known, or there are fewer than stages.
+    """
     layers = facts.layers.value
     if split.pipeline == 1:
         return 0, layers or 0
