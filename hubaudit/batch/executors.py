@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from hubaudit.batch.admission import SharedOut
 from hubaudit.batch.work import audit_elsewhere, audit_item, fetcher_for
+from hubaudit.batch.workers import Workers
 from hubaudit.errors import UsageError
 from hubaudit.hub.budget import SharedBudget
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from concurrent.futures import Executor
 
     from hubaudit.batch.plan import Access, Item, Plan
     from hubaudit.batch.runner import Pending
@@ -56,8 +57,8 @@ def engine_for(name: str, plan: Plan, access: Access, *, share: float | None = N
         return _threads(plan, access, budget, jobs or THREADS)
     if name == "processes":
         places = jobs or os.cpu_count() or 1
-        pool = ProcessPoolExecutor(places)
-        return _elsewhere(pool, plan, access, budget, places, partial(pool.shutdown, wait=False, cancel_futures=True))
+        workers = Workers(places)
+        return _elsewhere(workers, plan, access, budget, places, workers.close)
     if scheme == "dask" and "://" in name:
         return _dask(name, plan, access, budget, jobs)
     if scheme == "ray" and "://" in name:
