@@ -164,7 +164,10 @@ def _headers(token: str | None) -> dict[str, str]:
         try:
             token = find_token()
         except (OSError, ValueError) as error:
-            raise AccessError(f"the Hub token cannot be read: {error}", hint="log in with `hf auth login`") from None
+            raise AccessError(
+                f"the Hub token cannot be read: {error}",
+                hint="log in with `hf auth login`, or check HF_TOKEN_PATH, HF_HOME and HF_OIDC_RESOURCE",
+            ) from None
     if token is None:
         return headers
     if not all(" " <= character <= "~" for character in token):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import os
 import socket
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -20,8 +23,6 @@ from hubaudit.hub.quota import asked_wait_seconds
 from hubaudit.hub.session import HubSession, Patience, Wanted, api_url, file_url
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from local_faults import FaultKind
     from local_hub import LocalHub
 
@@ -101,11 +102,70 @@ def test_a_token_that_cannot_be_sent_is_refused(token: str) -> None:
     assert token not in caught.value.message + caught.value.hint
 
 
-def test_a_token_file_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A folder in the token's place is said so."""
+@pytest.mark.parametrize("what", ["folder", "device", "pipe", "gigabyte", "no text"])
+@pytest.mark.parametrize("which", ["HF_TOKEN_PATH", "HF_STORED_TOKENS_PATH"])
+def test_a_token_file_that_cannot_be_read(
+    what: str, which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is no file of tokens is said to be none, before it is read: a device never ends, and a pipe never begins."""
     from huggingface_hub import constants
 
-    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path))
+    path = tmp_path / "there"
+    if what == "folder":
+        path.mkdir()
+    elif what == "device":
+        path = Path("/dev/zero")
+    elif what == "pipe":
+        os.mkfifo(path)
+    elif what == "gigabyte":
+        with path.open("wb") as file:
+            file.truncate(2**30)
+    else:
+        path.write_bytes(b"hf_\xff\xfe")
+    (tmp_path / "token").write_text("hf_saved")
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+    monkeypatch.setattr(constants, which, str(path))
+    if which == "HF_STORED_TOKENS_PATH" and what == "no text":  # huggingface_hub passes it over: the token is there
+        HubSession()
+        return
+    with pytest.raises(AccessError, match="token cannot be read") as caught:
+        HubSession()
+    check_said(caught.value)
+
+
+@pytest.mark.parametrize("path", [os.devnull, "/nowhere/token"])
+def test_no_token_is_no_failure(path: str, local_hub: LocalHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who want to send none name a file that is empty or not there."""
+    from huggingface_hub import constants
+
+    local_hub.add(one_file())
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", path)
+    ask()
+    assert {request.token for request in local_hub.requests} == {None}
+
+
+def test_a_token_of_the_environment_needs_no_file(local_hub: LocalHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks at the file then, whatever it is."""
+    from huggingface_hub import constants
+
+    local_hub.add(one_file())
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", "/dev/zero")
+    monkeypatch.setenv("HF_TOKEN", "hf_given")
+    ask()
+    assert {request.token for request in local_hub.requests} == {"hf_given"}
+
+
+@pytest.mark.parametrize("answer", [None, b"", b"[]", b"{}", b'"x"', b'{"access_token": "t", "expires_in": "soon"}'])
+def test_an_exchange_of_tokens_that_fails(
+    answer: bytes | None, local_hub: LocalHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CI asks for a token by ``HF_OIDC_RESOURCE``: no identity, no server, or an answer that is none ends in one line."""
+    monkeypatch.setenv("HF_OIDC_RESOURCE", "org/one")
+    if answer is not None:
+        monkeypatch.setenv("HF_OIDC_ID_TOKEN", "identity")
+        status = 200 if answer else 404
+        reply = httpx2.Response(status, content=answer, request=httpx2.Request("POST", "http://x/oauth/token"))
+        monkeypatch.setattr("huggingface_hub._oidc.get_session", lambda: SimpleNamespace(post=lambda *_, **__: reply))
     with pytest.raises(AccessError, match="token cannot be read") as caught:
         HubSession()
     check_said(caught.value)
