@@ -10,6 +10,8 @@ from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from dataclasses import dataclass, field
 from difflib import unified_diff
+from itertools import islice, takewhile
+from operator import eq
 from typing import TYPE_CHECKING
 
 from hubaudit.errors import CannotAuditError
@@ -17,13 +19,17 @@ from hubaudit.formats.card_text import BEGIN, END
 from hubaudit.report.phrases import clean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 _BOMS = ((BOM_UTF8, "utf-8"), (BOM_UTF16_LE, "utf-16-le"), (BOM_UTF16_BE, "utf-16-be"))
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _FENCE = re.compile(r"[ ]{0,3}(`{3,}|~{3,})")
 _ATTRIBUTE = re.compile(r"([a-z]+)=([^\s=]+)")
 _MAX_SHOWN = 500
+_CONTEXT = 3
+#: Our sections have some thirty lines; what stands between two markers may be anything.
+_MAX_COMPARED = 2_000
+_MAX_LINES = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +104,50 @@ def with_section(card: Card, section: str, path: str) -> Card:
 
 
 def diff(old: Card, new: Card, path: str) -> str:
-    r"""A unified diff of the two to be read: its lines end with ``\n`` whatever theirs are, what would move a terminal's cursor is escaped, and endless lines are cut."""
-    before, after = ([f"{line}\n" for line in _NEWLINE.split(card.text)] for card in (old, new))
-    lines = "".join(unified_diff(before, after, f"a/{clean(path)}", f"b/{clean(path)}")).split("\n")
-    return "\n".join("\t".join(map(clean, _cut(line).split("\t"))) for line in lines)
+    r"""A unified diff of the two to be read: its lines end with ``\n`` whatever theirs are, what would move a terminal's cursor is escaped, and endless lines are cut.
+
+    So is a diff of more than some thousand lines, with a line that says so.
+    """
+    first, *both = _different(*(card.text.replace("\r\n", "\n").replace("\r", "\n").split("\n") for card in (old, new)))
+    before, after = ([f"{line}\n" for line in lines] for lines in both)
+    made = list(islice(_compared(before, after, f"a/{clean(path)}", f"b/{clean(path)}"), _MAX_LINES + 1))
+    lines = "".join(_moved(line, first) for line in made[:_MAX_LINES]).split("\n")
+    lines[-1:] = ["\\ more lines than are shown", ""] if len(made) > _MAX_LINES else [""]
+    return "\n".join("\t".join(map(clean, _cut(line).split("\t"))) for line in lines) if made else ""
+
+
+def _different(before: list[str], after: list[str]) -> tuple[int, list[str], list[str]]:
+    """The lines from shortly before the first that differs to shortly behind the last, and how many stand before them.
+
+    A card differs in its section only, and what looks for the longest run of equal lines takes seconds for a card of 10 MB.
+    """
+    shorter = min(len(before), len(after))
+    equal = _alike(before, after)
+    behind = min(_alike(reversed(before), reversed(after)), shorter - equal)
+    first, last = max(0, equal - _CONTEXT), max(0, behind - _CONTEXT)
+    return first, before[first : len(before) - last], after[first : len(after) - last]
+
+
+def _alike(before: Iterable[str], after: Iterable[str]) -> int:
+    """How many lines are equal until the first that is not."""
+    return sum(1 for _ in takewhile(bool, map(eq, before, after)))
+
+
+def _compared(before: list[str], after: list[str], old: str, new: str) -> Iterator[str]:
+    """Line by line; where there are too many, all of the one and all of the other."""
+    if max(len(before), len(after)) <= _MAX_COMPARED:
+        yield from unified_diff(before, after, old, new, n=_CONTEXT)
+        return
+    yield from (f"--- {old}\n", f"+++ {new}\n", f"@@ -1,{len(before)} +1,{len(after)} @@\n")
+    yield from (f"-{line}" for line in before)
+    yield from (f"+{line}" for line in after)
+
+
+def _moved(line: str, count: int) -> str:
+    """A line of the diff, with the numbers of the hunk that it begins counted from ``count`` lines before."""
+    if not line.startswith("@@"):
+        return line
+    return re.sub(r"(?<= [-+])\d+", lambda found: str(int(found[0]) + count), line)
 
 
 def _cut(line: str) -> str:

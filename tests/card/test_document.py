@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from difflib import unified_diff
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hubaudit.card import document
 from hubaudit.card.document import Card, diff, parse_card, with_section
 from hubaudit.errors import CannotAuditError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 SECTION = "<!-- hubaudit:begin repo=a/b -->\n## Memory requirements\n\none\n<!-- hubaudit:end -->\n"
 OTHER = SECTION.replace("one", "two\nthree")
@@ -125,3 +132,37 @@ def test_a_diff_cuts_endless_lines() -> None:
     card = parse_card(b"x" * 3_000_000 + b"\n", "a.md")
     text = diff(card, with_section(card, SECTION, "a.md"), "a.md")
     assert max(map(len, text.splitlines())) == 500
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("behind", ["", "text\n", "a\nb\nc\nd\ne\n", "x\n" * 50])
+@pytest.mark.parametrize("before", ["", "# A\n", "a\nb\nc\nd\ne\n", "x\n" * 50])
+def test_the_diff_is_difflibs_own(before: str, behind: str, newline: str) -> None:
+    """Though only what is near the section is compared: the same hunks with the same numbers, for a section in every place."""
+    for was in ("", SECTION.replace("one", "two"), SECTION.replace("\n", "\nmore\n", 1), "x\n" + SECTION):
+        card = parse_card((before + was + behind).replace("\n", newline).encode(), "x.md")
+        new = with_section(card, SECTION, "x.md")
+        sides = ([f"{line}\n" for line in one.text.replace(newline, "\n").split("\n")] for one in (card, new))
+        assert diff(card, new, "x.md") == "".join(unified_diff(*sides, "a/x.md", "b/x.md"))
+
+
+@pytest.mark.parametrize("place", ["before", "inside", "behind"])
+def test_a_card_of_a_million_lines_is_compared_near_its_section_only(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal lines beside the section are left out before anything is compared line by line, and so is a section that is far too long."""
+    compared = []
+
+    def counted(before: list[str], after: list[str], *names: str, n: int) -> Iterator[str]:
+        compared.append((len(before), len(after)))
+        return unified_diff(before, after, *names, n=n)
+
+    monkeypatch.setattr(document, "unified_diff", counted)
+    many = "x\n\n" * 100_000
+    start, _, end = SECTION.partition("\n")
+    text = {"before": many + SECTION, "inside": f"{start}\n{many}{end}", "behind": SECTION + many}[place]
+    card = parse_card(text.replace("one", "two").encode(), "x.md")
+    shown = diff(card, with_section(card, SECTION, "x.md"), "x.md")
+    assert len(shown.splitlines()) < 5_100
+    assert all(max(sizes) < 100 for sizes in compared)
+    assert shown.endswith("\\ more lines than are shown\n") == (place == "inside")
