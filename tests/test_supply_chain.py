@@ -15,8 +15,13 @@ from packaging.version import Version
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
-#: The dependency groups that each file is the lock of.
-GROUPS = {"base": (), "core": ("tests",), "full": ("tests", "oracle")}
+TOX = (ROOT / "tox.ini").read_text(encoding="utf-8")
+#: The dependency groups that each file is the lock of, and those of no need of the package's own.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "base": (), "core": ("tests",), "lowest": ("tests",), "full": ("tests", "oracle"), "lint": ("lint",), "typing": ("typing",), "docs": ("docs",),
+    "workflows": ("workflows",), "release": ("release",), "tox": ("tox",), "real-model": ("real-model",),
+}  # fmt: skip
+ALONE = ("real-model", "release", "tox", "workflows")
 PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)[^\n]*((?:\n    --hash=\S+[^\n]*)*)", re.MULTILINE)
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
@@ -57,7 +62,7 @@ def test_every_locked_package_has_its_hashes(lock: Any) -> None:
 @pytest.mark.parametrize("name", GROUPS)
 def test_the_locks_are_of_todays_needs(name: str) -> None:
     """What pyproject.toml asks for is there, in a version that it allows (`tox -e lock` writes them)."""
-    wanted = list(PROJECT["project"]["dependencies"])
+    wanted = [] if name in ALONE else list(PROJECT["project"]["dependencies"])
     wanted += [one for group in GROUPS[name] for one in PROJECT["dependency-groups"][group]]
     locked = pins(name)
     for requirement in map(Requirement, wanted):
@@ -67,15 +72,26 @@ def test_the_locks_are_of_todays_needs(name: str) -> None:
 
 def test_the_lowest_versions_are_those_that_are_promised() -> None:
     """`tox -e lowest` installs exactly the lower bounds of pyproject.toml."""
-    text = (ROOT / "tox.ini").read_text(encoding="utf-8").partition("[testenv:lowest]")[2].partition("[testenv:")[0]
-    installed = {
-        canonical(name): Version(version) for name, version in re.findall(r"^    ([\w-]+)==(\S+)$", text, re.MULTILINE)
-    }
-    bounds = {}
+    assert "deps = -r requirements/lowest.txt" in TOX.partition("[testenv:lowest]")[2].partition("[testenv:")[0]
+    locked = pins("lowest")
     for requirement in map(Requirement, PROJECT["project"]["dependencies"]):
-        (lowest,) = [one.version for one in SpecifierSet(str(requirement.specifier)) if one.operator == ">="]
-        bounds[canonical(requirement.name)] = Version(lowest)
-    assert installed == bounds
+        (bound,) = [one.version for one in SpecifierSet(str(requirement.specifier)) if one.operator == ">="]
+        assert set(map(Version, locked[canonical(requirement.name)])) == {Version(bound)}
+
+
+def test_ci_installs_nothing_without_a_hash() -> None:
+    """Every pip names a lock, every environment has one, and the wheel is not built with a backend that tox fetches itself."""
+    assert {path.stem for path in LOCKS} == set(GROUPS)
+    (job,) = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8"))["jobs"].values()
+    runs = [step["run"] for step in job["steps"] if "run" in step]
+    assert all("--require-hashes" in run for run in runs if "pip install" in run)
+    (built,) = [at for at, run in enumerate(runs) if run.startswith("python -m build --wheel --no-isolation ")]
+    (tried,) = [at for at, run in enumerate(runs) if run.startswith("python -m tox ")]
+    assert built < tried
+    assert "--installpkg" in runs[tried]
+    for row in job["strategy"]["matrix"]["include"]:
+        assert row["env"] == "lowest" or row["lock"] in GROUPS, row
+    assert "--require-hashes" in TOX.partition("\n[real_model]\n")[2].partition("\n[")[0]
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)

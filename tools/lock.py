@@ -2,14 +2,16 @@
 
     python tools/lock.py            anew, from pyproject.toml and what the package index has today (needs uv: `tox -e lock`)
 
-CI installs these first, with pip's ``--require-hashes`` implied by the hashes, so that nothing else is downloaded. Whoever runs tox by hand installs by
-the ranges of pyproject.toml, from any index; ``LOCKED="-r requirements/core.txt" tox -e core`` does what CI does.
+CI installs these first, with pip's ``--require-hashes`` implied by the hashes, and builds the wheel with what `tox` holds, so that nothing else is
+downloaded. Whoever runs tox by hand installs by the ranges of pyproject.toml, from any index; ``LOCKED="-r requirements/core.txt" tox -e core`` does
+what CI does. ``lowest`` has the least version of each of the package's own needs.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -18,6 +20,7 @@ FOLDER = ROOT / "requirements"
 LOCKS: dict[str, tuple[str, ...]] = {
     "base": (),
     "core": ("tests",),
+    "lowest": ("tests",),
     "full": ("tests", "oracle"),
     "typing": ("typing",),
     "lint": ("lint",),
@@ -25,9 +28,16 @@ LOCKS: dict[str, tuple[str, ...]] = {
     "workflows": ("workflows",),
     "release": ("release",),
     "tox": ("tox",),
+    "real-model": ("real-model",),
 }
-#: Tools that need nothing of the package itself.
-ALONE = ("release", "tox", "workflows")
+#: What needs nothing of the package itself.
+ALONE = ("real-model", "release", "tox", "workflows")
+
+
+def least() -> str:
+    """The package's own needs, each in the least version that pyproject.toml allows."""
+    needs = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    return "".join(f"{need.partition(',')[0].replace('>=', '==')}\n" for need in needs)
 
 
 def main() -> int:
@@ -38,7 +48,8 @@ def main() -> int:
         words = ["uv", "pip", "compile", *project, "--universal", "--python-version", "3.11", "--generate-hashes"]
         words += [word for group in groups for word in ("--group", f"pyproject.toml:{group}")]
         words += ["--no-header", "--no-annotate", "--quiet", "--upgrade", "-o", str(FOLDER / f"{name}.txt")]
-        subprocess.run(words, cwd=ROOT, check=True)
+        words += {"real-model": ["--no-deps"], "lowest": ["--constraint", "-"]}.get(name, [])
+        subprocess.run(words, cwd=ROOT, check=True, input=least(), text=True)
     return 0
 
 

@@ -183,6 +183,35 @@ def test_hostile_words_in_a_config(
     assert b"\x1b" not in (tmp_path / "report").read_bytes()
 
 
+@pytest.mark.parametrize(
+    "name", ["org/\x1b[2Jone", "\x9b2J", "./no\x1b]0;x\x07such.safetensors", "org/one@\x1b[2J", "\u202eeno"]
+)
+def test_control_characters_of_a_name_reach_no_terminal(name: str, run: Callable[..., Run]) -> None:
+    """A name may come from a list that a stranger wrote; the message shows what is in it and sends none of it."""
+    ended, out, err = run(name)
+    assert ended in (2, 3)
+    assert out == ""
+    assert err.replace("\n", "").isprintable()
+    for line in ("-o", "--format"):
+        _, _, err = run("org/one", line, f"x/\x1b[2J{name}/y")
+        assert err.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        HubauditError("a\x1b[2J\nb", hint="\x9b2J\n\x07"),
+        click.UsageError("\x1b]0;x\x07"),
+        RuntimeError("\u202e\x1b[2J"),
+    ],
+    ids=["ours", "usage", "bug"],
+)
+def test_whatever_an_error_says_is_clean(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where who raised it forgot to quote what it read."""
+    report_failure(error)
+    assert capsys.readouterr().err.replace("\n", "").isprintable()
+
+
 def test_a_bundle_of_a_repository(local_hub: LocalHub, run: Callable[..., Run], tmp_path: Path) -> None:
     """It is written once read, its failures are those of an audit, and it replays without the Hub."""
     local_hub.add(sharded())

@@ -362,6 +362,18 @@ def test_an_adapter_without_its_base(base: str | None, words: str, local_hub: Lo
     assert next(part.bytes for part in report.estimate.components if part.id == "adapters") == 4 * ADAPTER_PARAMETERS
 
 
+@pytest.mark.parametrize("base", ["base", "./base", "absolute"])
+def test_an_adapter_of_the_hub_opens_no_folder_of_this_machine(
+    base: str, local_hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed_401: None
+) -> None:
+    """Also where the folder that it names is there, and is a model: what it says would stand in a stranger's report."""
+    lay_out(BASE, tmp_path / "base")
+    monkeypatch.chdir(tmp_path)
+    snapshot = fetch_quickly(on_hub(local_hub, adapter(str(tmp_path / "base") if base == "absolute" else base)))
+    assert snapshot.base is None
+    assert total(understand(snapshot)) == ADAPTER_PARAMETERS
+
+
 def test_a_local_adapter_finds_its_base_by_id_or_path(
     local_hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from local_hub import LocalRepo
@@ -70,19 +70,28 @@ def test_the_token_is_sent_and_said_nowhere(
     assert TOKEN.encode() not in _written(tmp_path)
 
 
-@pytest.mark.parametrize("words", [("--token", TOKEN), ()])
-@pytest.mark.parametrize("fault", ["reset", "endless_redirects", "status"])
+FAULTS: dict[str, dict[str, Any]] = {
+    "reset": {"kind": "reset"}, "rounds": {"kind": "endless_redirects"}, "page": {"kind": "wrong_content"}, "cut": {"kind": "truncate"},
+    "nowhere": {"kind": "redirect_to", "location": "file:///etc/passwd"},
+} | {str(status): {"kind": "status", "status": status} for status in (400, 401, 403, 404, 418, 500, 503)}  # fmt: skip
+
+
+@pytest.mark.parametrize("words", [("--token", TOKEN), ()], ids=["option", "environment"])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_no_failure_tells_the_token(
-    fault: str, words: tuple[str, ...], local_hub: LocalHub, run: Callable[..., tuple[int, str]]
+    fault: str, words: tuple[str, ...], local_hub: LocalHub, run: Callable[..., tuple[int, str]], tmp_path: Path
 ) -> None:
-    """An answer that breaks, leads round or refuses: the message names the host and not what was sent to it."""
+    """An answer that breaks, leads round or refuses: the message names the host and not what was sent to it, alone and as a row of a batch."""
     local_hub.add(one_file())
-    local_hub.fault(fault, **({"status": 401} if fault == "status" else {}))
-    code, said = run("org/one", *words)
+    local_hub.fault(**FAULTS[fault])
+    code, said = run("org/one", "--json", *words)
     assert code in (3, 4)
     assert TOKEN not in said
-    code, said = run("org/one", "--json", *words)
+    code, said = run("batch", "org/one", "-o", str(tmp_path / "run"), *words)
+    assert code in (3, 4, 5)
     assert TOKEN not in said
+    assert b'"error"' in _written(tmp_path)
+    assert TOKEN.encode() not in _written(tmp_path)
 
 
 def test_an_echo_of_the_token_is_not_repeated(
