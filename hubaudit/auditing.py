@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 #: Tables that nearly every answer needs.
 _TABLES = (
+    "buffers.toml",
     "config_defaults.json",
     "config_synonyms.toml",
     "dtypes.toml",

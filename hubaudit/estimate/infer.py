@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hubaudit.data.dtypes import bits_of, short_name
 from hubaudit.errors import UsageError
+from hubaudit.estimate.buffers import made_buffers
 from hubaudit.estimate.component import Parts
 from hubaudit.estimate.conversion import bits_of_conversion, with_quant
 from hubaudit.estimate.generation import estimate_generation
@@ -46,7 +47,8 @@ def estimate(facts: ModelFacts, workload: Workload) -> Estimate:
     found = _converted(facts, setting)
     weights = _weights(facts, setting, found) + _adapter(facts, setting)
     if setting.runtime == "transformers":
-        return estimate_generation(facts, setting, weights, _running(facts, setting), found)
+        standing = weights + made_buffers(facts, setting.dtype_bits)
+        return estimate_generation(facts, setting, standing, _running(facts, setting), found)
     beside = RUNTIMES[setting.runtime].beside(facts, setting)
     return _summed(weights + _cache(facts, setting) + beside, setting)
 

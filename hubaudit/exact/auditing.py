@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _NEEDED = ("torch", "transformers")
 _CATEGORIES: dict[str, Category] = {
     "weights": "Parameter",
+    "buffers": "Buffer",
     "adapters": "Parameter",
     "gradients": "Gradient",
     "optimizer": "OptimizerState",

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hubaudit.errors import CannotAuditError
+from hubaudit.facts import buffers as facts
+from hubaudit.facts.config_reader import ConfigReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -113,3 +115,9 @@ def tensors_in_order(model: Any) -> Iterator[tuple[str, Any]]:
                     yield prefix + name, tensor
 
     return walk(model, "")
+
+
+def made_buffers(model: Any, config: Mapping[str, Any]) -> Iterator[Any]:
+    """Those of the model's buffers that no file holds and the estimate by formula counts."""
+    known = facts.made_buffers(ConfigReader(config), type(model).__name__)
+    return (tensor for name, tensor in model.named_buffers() if facts.is_one_of(name, known))

@@ -43,20 +43,26 @@ def run(config: Mapping[str, Any], plan: Plan, device: Device) -> Tracer:
         tracer.overrides.update(quantized.overrides(device))
     tracer.answers = Lengths()
     with as_on_cuda(device), replaced(), patch.dict(tables.SCRATCH, largest.scratch()), tracer:
-        tracer.hold((tensor for _, tensor in building.tensors_in_order(model)), "weights")
+        _hold(tracer, model, config)
         tracer.hold(quantized.state_tensors(model), "weights")
         if plan.mode == "train":
-            _train(_prepared(model, plan, tracer), plan, tracer)
+            _train(_prepared(model, plan, tracer, config), plan, tracer)
         else:
             tracer.mark("load")
             infer(model.eval(), plan, tracer)
     return tracer
 
 
+def _hold(tracer: Tracer, model: Any, config: Mapping[str, Any]) -> None:
+    """Record what the model is made of: its weights, and the tables and masks that the estimate by formula counts apart."""
+    tracer.hold((tensor for _, tensor in building.tensors_in_order(model)), "weights")
+    tracer.hold(building.made_buffers(model, config), "buffers")
+
+
 # --- training --------------------------------------------------------------------------------------------------------------------
 
 
-def _prepared(model: Any, plan: Plan, tracer: Tracer) -> Any:
+def _prepared(model: Any, plan: Plan, tracer: Tracer, config: Mapping[str, Any]) -> Any:
     """The model as a training script prepares it: adapters, frozen weights, checkpointing."""
     tracer.mark("load")
     if plan.upcasts_base:
@@ -66,7 +72,7 @@ def _prepared(model: Any, plan: Plan, tracer: Tracer) -> Any:
             torch.cuda, "is_available", lambda: True
         ):  # where there is a GPU it gives cached blocks back at the end
             model = peft.prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)
-        tracer.hold((tensor for _, tensor in building.tensors_in_order(model)), "weights")
+        _hold(tracer, model, config)
     if plan.lora_rank is not None:
         model = _with_adapters(model, plan)
         tracer.hold((one for one in model.parameters() if one.requires_grad), "adapters")

@@ -8,6 +8,7 @@ from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from hubaudit.errors import CannotAuditError
+from hubaudit.facts.buffers import made_buffers
 from hubaudit.facts.built import WithKnownShapes, built_tensors, elements
 from hubaudit.facts.config_reader import LONGEST_NAME, ConfigReader
 from hubaudit.facts.geometry import Geometry, geometry_of, no_config
@@ -98,6 +99,7 @@ def understand(snapshot: RepoSnapshot) -> ModelFacts:
         kv_cache_dtype=kv_scheme(snapshot.configs),
         built=() if reader is None or quantization is not None else built_tensors(reader, parameters),
         made=() if reader is None or not weights.are_stored else made_tensors(reader, architecture, weights.groups),
+        buffers=() if reader is None else made_buffers(reader, architecture),
         dropout_rates=_dropout_rates(config),
         scan_chunk_tokens=_scan_chunk(reader, plan),
         disagreements=(*testimony.disagreements, *_index_disagreements(snapshot, weights)),

@@ -91,6 +91,8 @@ def _at(entries: Value, index: Value, key: Value, otherwise: Value) -> Value:
 _FUNCTIONS: Final[Mapping[str, Callable[..., Value]]] = {
     "int": lambda value: int(_numbers([value])[0]),
     "max": lambda *values: max(_numbers(list(values))),
+    "min": lambda *values: min(_numbers(list(values))),
+    "sum": lambda values: sum(_numbers(values)),
     "len": len,
     "first": _first,
     "ceil_div": _ceil_div,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hubaudit.types import TensorGroup
 
 MTP = "mtp"
+BUFFER = "buffer"
 TIED = "tied head"
 UNUSED = "unused"
 #: The language model's layers, and not those of a tower beside it.
@@ -70,10 +71,8 @@ def prediction_layers(
 
 def mark_unbuilt(groups: Iterable[TensorGroup], *, architecture: str | None, is_tied: bool) -> tuple[TensorGroup, ...]:
     """The groups, those named that no runtime builds: by unbuilt.toml, and second copies of tied weights."""
-    marked = [
-        group if group.extra is not None else replace(group, extra=_by_name(group.pattern, architecture))
-        for group in groups
-    ]
+    is_saved = _saved(architecture)
+    marked = [replace(group, extra=_why(group, architecture, is_saved)) for group in groups]
     return _mark_tied_copies(marked, architecture) if is_tied else tuple(marked)
 
 
@@ -124,6 +123,19 @@ def _as_built(pattern: str, prefix: str) -> str:
 def _rows() -> tuple[tuple[re.Pattern[str], str, tuple[str, ...]], ...]:
     rows = table("unbuilt.toml")["row"]
     return tuple((re.compile(row["match"]), row["why"], tuple(row.get("architectures", ()))) for row in rows)
+
+
+def _why(group: TensorGroup, architecture: str | None, is_saved: Callable[[str], bool]) -> str | None:
+    """Why no runtime builds the group; a buffer that the class saves itself is built, whatever it is called."""
+    if group.extra in (None, BUFFER) and is_saved(group.pattern):
+        return None
+    return group.extra if group.extra is not None else _by_name(group.pattern, architecture)
+
+
+def _saved(architecture: str | None) -> Callable[[str], bool]:
+    rows = [row for row in table("unbuilt.toml")["saved"] if (architecture or "").startswith(tuple(row["classes"]))]
+    matches = [re.compile(row["match"]) for row in rows]
+    return lambda name: any(match.search(name) for match in matches)
 
 
 def _by_name(pattern: str, architecture: str | None) -> str | None:

@@ -45,6 +45,20 @@ class BuiltTensor(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MadeBuffer:
+    """A table or mask that a model's class makes while it is loaded and saves to no file: positions, a causal mask.
+
+    ``name`` is a regular expression for the end of what modules call it. ``formula`` gives the bytes of all of that name, an integer
+    expression over ``inputs`` and ``dtype_bits``, the width that the model is loaded in; an input without a value says why.
+    """
+
+    name: str
+    formula: str
+    inputs: Mapping[str, Sourced[int]]
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterCount:
     """Exact parameter counts.
 
@@ -145,7 +159,8 @@ class ModelFacts:
     ``kv_cache_dtype`` is the scheme that the checkpoint was calibrated to keep keys and values in. ``dropout_rates`` are
     those that the config names, by its own keys. ``scan_chunk_tokens`` is how many tokens a state-space layer takes at once. ``built`` are the parameters and the saved
     buffers that transformers makes of the config, module by module; empty where that is not described, or does not add up to the weights that are loaded. ``made`` are the
-    parameters that the class makes itself and saves to no file, so that no count holds them.
+    parameters that the class makes itself and saves to no file, so that no count holds them; ``buffers`` are tables and masks of the same kind that
+    no optimizer sees.
     """
 
     library: str | None
@@ -183,5 +198,6 @@ class ModelFacts:
     kv_cache_dtype: Sourced[str] | None = None
     built: tuple[BuiltTensor, ...] = ()
     made: tuple[BuiltTensor, ...] = ()
+    buffers: tuple[MadeBuffer, ...] = ()
     dropout_rates: tuple[tuple[str, float], ...] = ()
     scan_chunk_tokens: Sourced[int] | None = None

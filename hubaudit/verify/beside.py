@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 
 #: Components that a run counts whole, and the estimate's parts that they are.
 WHOLE = {
-    "weights": ("weights",),
+    "weights": ("weights", "buffers"),
     "adapters": ("adapters",),
     "optimizer": ("optimizer",),
     "kv_cache": ("kv_cache", "recurrent_state", "cross_cache"),
 }
+#: Of which the first part must be known, or nothing is.
+_FIRST = ("weights",)
 #: Parts of the estimate that no allocator of tensors holds; on the CPU there are no workspaces of products either.
 _OUTSIDE = {
     "cuda": ("cuda_context",),
@@ -128,8 +130,8 @@ def formula_component(report: Report, facts: ModelFacts, name: str) -> int | Non
     if name == "kv_cache" and work.mode != "train" and work.new_tokens:
         # the last word that is generated is never fed to the model
         parts = estimate(facts, replace(work, mode="kv", new_tokens=work.new_tokens - 1)).components
-    found = [part.bytes for part in parts if part.id in WHOLE[name]]
-    return sum(found) if found else None
+    found = {part.id: part.bytes for part in parts if part.id in WHOLE[name]}
+    return sum(found.values()) if found and (name not in _FIRST or WHOLE[name][0] in found) else None
 
 
 def _components(report: Report, facts: ModelFacts, result: Mapping[str, Any], exact: _Exact) -> Iterable[Figure]:
@@ -140,8 +142,13 @@ def _components(report: Report, facts: ModelFacts, result: Mapping[str, Any], ex
                 id=name,
                 measured_bytes=counted[name],
                 formula_bytes=formula_component(report, facts, name),
-                exact_bytes=exact.components.get(name),
+                exact_bytes=_traced(exact.components, name),
             )
+
+
+def _traced(components: Mapping[str, int], name: str) -> int | None:
+    found = [components[one] for one in WHOLE[name] if one in components]
+    return sum(found) if found else None
 
 
 def _peaks(report: Report, kind: str, result: Mapping[str, Any], exact: _Exact) -> Iterable[Figure]:

@@ -11,6 +11,7 @@ import pytest
 from packed_checkpoints import snapshot, tensor
 
 from hubaudit.facts.config_reader import ConfigReader
+from hubaudit.facts.loading import resident_bytes
 from hubaudit.facts.model import understand
 from hubaudit.facts.skeleton import describe
 from hubaudit.facts.unbuilt import prediction_layers
@@ -208,3 +209,25 @@ def test_saved_buffers_are_built_too(model_type: str, with_buffers: bool) -> Non
     held = (*found.tensors, *(found.buffers if with_buffers else ()))
     facts = understand(snapshot([tensor(one.name, "BF16", *one.shape) for one in held], config))
     assert {one.name for one in facts.built} == {one.name for one in held}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "name", "shape", "expected"),
+    [
+        ("BarkModel", "semantic.layers.0.attn.bias", (1, 1, 8, 8), {}),
+        ("GPT2LMHeadModel", "h.0.attn.bias", (1, 1, 8, 8), {"buffer": 64}),
+        ("MaskFormerModel", "encoder.layers.0.blocks.0.attention.self.relative_position_index", (8, 8), {}),
+        ("SwinModel", "encoder.layers.0.blocks.0.attention.self.relative_position_index", (8, 8), {"buffer": 64}),
+        ("ClapModel", "text_model.embeddings.position_ids", (1, 64), {}),
+        ("BertModel", "embeddings.position_ids", (1, 64), {"buffer": 64}),
+    ],
+)
+def test_buffers_that_a_class_saves_are_loaded(
+    architecture: str, name: str, shape: tuple[int, ...], expected: dict[str, int]
+) -> None:
+    """As transformers 5.23.0 does on the meta device: the name is in the state dict of Bark, MaskFormer and CLAP, and not in that of GPT-2, Swin and BERT."""
+    said = {"architectures": [architecture]}
+    facts = understand(snapshot([tensor("a.weight", "BF16", 8, 8), tensor(name, "I8", *shape)], said))
+    assert facts.parameters is not None
+    assert facts.parameters.extra == expected
+    assert resident_bytes(facts) == 128 + (0 if expected else 64)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hubaudit.errors import UsageError
+from hubaudit.facts.buffers import of_layers
 from hubaudit.facts.loading import loaded_groups, stays_packed
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ def rank_facts(facts: ModelFacts, sharing: Sharing, stage: int) -> ModelFacts:
         tensor_groups=tuple(groups),
         built=(),
         layers=_set(facts.layers, held),
+        buffers=of_layers(facts.buffers, _set(facts.layers, held)),
         layer_plan=None if facts.layer_plan is None else facts.layer_plan[:held],
         intermediate_size=_part(facts.intermediate_size, sharing.tp),
         attention_heads=_part(facts.attention_heads, sharing.tp),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from hubaudit.estimate.buffers import made_buffers
 from hubaudit.estimate.component import component, given
 from hubaudit.estimate.quantized_weights import split, weights_quantized
 from hubaudit.estimate.training.lora import adapter_component, saved_whole, trained_tensors
@@ -15,6 +16,7 @@ from hubaudit.estimate.weights import weights_in
 from hubaudit.facts.loading import converts, loaded_groups
 
 if TYPE_CHECKING:
+    from hubaudit.estimate.component import Input, Parts
     from hubaudit.estimate.training.recipes import Recipe
     from hubaudit.estimate.training.setting import TrainSetting
     from hubaudit.estimate.training.tensors import Trained
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 _KBIT = "peft 0.21.2 utils/other.py, prepare_model_for_kbit_training: what is not quantized is made float32"
 _ADAPTER_BITS = 32
+_BASE_BITS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +36,7 @@ class Standing:
     """
 
     weights: Component
+    buffers: Parts
     adapters: Component | None
     master: Component | None
     gradients: Component
@@ -50,7 +54,12 @@ class Standing:
     @property
     def components(self) -> tuple[Component, ...]:
         """All of them."""
-        return (*self.parameters, self.gradients, self.states)
+        return (*self.loaded, self.gradients, self.states)
+
+    @property
+    def loaded(self) -> tuple[Component, ...]:
+        """What is there before the first step: weights, and the tables that the class makes."""
+        return (*self.parameters, *self.buffers.components)
 
 
 def standing(facts: ModelFacts, setting: TrainSetting) -> Standing | None:
@@ -75,6 +84,7 @@ def standing(facts: ModelFacts, setting: TrainSetting) -> Standing | None:
         trained = reached_by_text(trained)
     return Standing(
         weights=weights,
+        buffers=made_buffers(facts, _buffer_bits(setting)),
         adapters=adapter_component(facts, setting),
         master=master,
         gradients=gradients_of(trained, setting),
@@ -84,6 +94,13 @@ def standing(facts: ModelFacts, setting: TrainSetting) -> Standing | None:
         own_bits=recipe_bits[1],
         largest_unit_bytes=_unit_bytes(facts, weights),
     )
+
+
+def _buffer_bits(setting: TrainSetting) -> Input:
+    """The width that the model is loaded in, in which it makes its tables; only parameters of a quantized base are made float32 later."""
+    if setting.is_prepared:
+        return given(_BASE_BITS, "a quantized base is loaded in 16 bit")
+    return given(setting.recipe.weight_bits, f"table:recipes.toml#{setting.recipe.name}")
 
 
 def takes_all(facts: ModelFacts, setting: TrainSetting) -> bool:

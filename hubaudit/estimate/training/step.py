@@ -80,11 +80,11 @@ def _of_stage(facts: ModelFacts, setting: TrainSetting, stage: int) -> Estimate:
         made = _moments_under(facts, held, stack, setting, other)
         return [with_remainders(moment, held, beyond) for moment in made] if other.replicas == 1 else made
 
-    omitted = (Omission(id="activations", reason=stack),) if isinstance(stack, str) else ()
+    unknown = (Omission(id="activations", reason=stack),) if isinstance(stack, str) else ()
     said = (*setting.assumptions, *_said(stack, setting), *_untouched(facts, setting), *_offloaded(shares))
     moments = moments_under(shares)
     said = (*said, *_ranks(sharing, stage), *_gradients_at(worst(moments), moments[-1]))
-    made = estimate_at_worst(moments, assumptions=said, omitted=omitted)
+    made = estimate_at_worst(moments, assumptions=said, omitted=(*unknown, *held.buffers.omitted))
     return replace(made, stages=tuple(stage_shares(shares, moments_under)))
 
 
@@ -159,8 +159,8 @@ def _textbook(stack: Stack, setting: TrainSetting) -> int:
 
 def moments_of(held: Standing, stack: Stack | str, setting: TrainSetting) -> Iterator[Moment]:
     """Every moment that may be the worst, in the order of a step."""
-    lasting = (*held.parameters, held.states)
-    yield Moment(phase="load", components=(*held.parameters, cuda_context()))
+    lasting = (*held.loaded, held.states)
+    yield Moment(phase="load", components=(*held.loaded, cuda_context()))
     if not isinstance(stack, str):
         before = (*lasting, *((held.gradients,) if setting.grad_accum > 1 else ()))
         yield from _forward(before, stack, setting)
