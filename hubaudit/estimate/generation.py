@@ -15,7 +15,7 @@ from hubaudit.estimate.activations import (
     matrix_activations,
 )
 from hubaudit.estimate.component import Parts, component, given, known
-from hubaudit.estimate.cuda_blocks import block_rounding
+from hubaudit.estimate.cuda_blocks import block_remainders
 from hubaudit.estimate.dequantization import loading_temporaries, matrix_temporaries
 from hubaudit.estimate.moments import Moment, estimate_at_worst
 from hubaudit.estimate.overhead import cuda_context, workspace
@@ -146,10 +146,10 @@ def _largest_layer(facts: ModelFacts, setting: Setting) -> int:
 
 
 def _beside_weights(facts: ModelFacts, setting: Setting) -> tuple[Component, ...]:
-    """Rounding of the allocator, and tables that older releases keep in every layer."""
+    """What the allocator hands out beyond them, and tables that older releases keep in every layer."""
     made = []
     if setting.conversion is None and not stays_packed(facts):
-        made.append(block_rounding(facts, setting.dtype, pool_is_warmed=setting.release.pool_is_warmed))
+        made.append(block_remainders(facts, setting.dtype, pool_is_warmed=setting.release.pool_is_warmed))
     layers, positions, head_dim = known(facts.layers), known(facts.max_positions), known(facts.head_dim)
     if setting.release.rotary_tables and layers and positions and head_dim:
         inputs = {

@@ -24,12 +24,8 @@ def side_by_side(exact: ExactMemory, formula: Estimate) -> Iterator[tuple[str, s
     for name in dict.fromkeys((*by_formula, *traced)):
         yield name, _size(traced.get(name)), _size(by_formula.get(name)), _off(by_formula.get(name), traced.get(name))
     total = sum(by_formula.values())
-    gaps = by_formula.get("fragmentation", 0)
-    for name, ours, theirs in (
-        ("max allocated", exact.peak_allocated_bytes, total - gaps),
-        ("max reserved", exact.peak_reserved_bytes, total),
-    ):
-        yield name, _size(ours), _size(theirs), _off(theirs, ours)
+    for name, ours in (("max allocated", exact.peak_allocated_bytes), ("max reserved", exact.peak_reserved_bytes)):
+        yield name, _size(ours), _size(total), _off(total, ours)
 
 
 def exact_phases(exact: ExactMemory) -> Iterator[tuple[str, str, str, str]]:

@@ -35,7 +35,6 @@ _OUTSIDE = {
     "cuda": ("cuda_context",),
     "cpu": ("cuda_context", "workspace", "block_remainders", "gradient_remainders"),
 }
-_GAPS = "fragmentation"
 MAX_ALLOCATED, MAX_RESERVED = "max_allocated", "max_reserved"
 
 
@@ -117,10 +116,9 @@ def compared(
 
 
 def formula_peaks(report: Report, kind: str) -> tuple[int, int]:
-    """The estimate's peaks of allocated and reserved bytes, as an allocator on ``kind`` would tell them."""
-    inside = [part for part in report.estimate.components if part.id not in _OUTSIDE[kind]]
-    allocated = _sum(part for part in inside if part.id != _GAPS)
-    return allocated, _sum(inside)
+    """The estimate's peaks of allocated and reserved bytes, as an allocator on ``kind`` would tell them: one figure, as it has no term for cached gaps."""
+    inside = _sum(part for part in report.estimate.components if part.id not in _OUTSIDE[kind])
+    return inside, inside
 
 
 def formula_component(report: Report, facts: ModelFacts, name: str) -> int | None:

@@ -119,6 +119,7 @@ def test_an_encoder_keeps_no_cache() -> None:
     made_of = estimate(understand(made(config)), Workload())
     assert {item.id for item in made_of.components} == {
         "weights",
+        "block_remainders",
         "activations",
         "workspace",
         "cuda_context",

@@ -10,7 +10,7 @@ from fixture_models import facts_of
 from hubaudit.errors import UsageError
 from hubaudit.estimate.component import given
 from hubaudit.estimate.conversion import conversion_of
-from hubaudit.estimate.cuda_blocks import block_rounding
+from hubaudit.estimate.cuda_blocks import block_remainders
 from hubaudit.estimate.modes import estimate
 from hubaudit.estimate.parts import adapter_weights
 from hubaudit.estimate.quantized_weights import split
@@ -118,7 +118,7 @@ def test_a_tensor_that_nobody_can_count_does_not_hide_the_next() -> None:
     """300 values of 16 bits take two blocks of 512 bytes, whatever stands before them."""
     unknown = replace(group("linear", "I32", 8, 32, role="mlp"), parameters=None)
     facts = replace(facts_of(QWEN), tensor_groups=(unknown, group("linear", "F16", 300, 600, role="mlp")), built=())
-    made = block_rounding(facts, "F16", pool_is_warmed=True)
+    made = block_remainders(facts, "F16", pool_is_warmed=True)
     assert made is not None
     assert made.bytes == 2 * 512 - 600
 
