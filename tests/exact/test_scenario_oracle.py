@@ -53,6 +53,23 @@ def test_a_training_step_is_that_of_the_cuda_build(choice: dict[str, Any], alloc
     assert (round(made.peak_allocated_bytes / _MIB, 1), made.peak_reserved_bytes / _MIB) == (allocated, reserved)
 
 
+@pytest.mark.parametrize("mode", ["infer", "train"])
+def test_tables_that_no_file_holds_are_apart_from_weights(mode: Any) -> None:
+    """GPT-Neo's masks, a bool for every pair of positions in each layer, are a component of their own, and the rest is the parameters."""
+    from transformers import GPTNeoConfig, GPTNeoForCausalLM
+
+    from hubaudit.exact.scenario import run
+    from hubaudit.verify.beside import components_of
+
+    config = GPTNeoConfig(
+        num_layers=2, attention_types=[[["global", "local"], 1]], max_position_embeddings=96, hidden_size=32, num_heads=2, vocab_size=50
+    )  # fmt: skip
+    parameters = sum(one.numel() for one in GPTNeoForCausalLM(config).parameters())
+    plan = Plan(mode=mode, batch_size=1, tokens=8, dtype="bf16")
+    found = components_of(run(config.to_dict(), plan, device_of_capability("8.0")).trace())
+    assert (found["weights"], found["buffers"]) == (2 * parameters, 2 * 96 * 96)
+
+
 def test_attention_kernels_are_chosen_as_the_cuda_build_chooses() -> None:
     """torch._fused_sdp_choice of 2.13.0+cu130 on the stub driver: type × mask × grouped keys × head size, by capability."""
     from hubaudit.exact.attention import chosen_kernel

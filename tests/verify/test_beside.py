@@ -16,7 +16,7 @@ from hubaudit.exact.events import Alloc, BlasCall, Free, Mark, Scratch, Trace, f
 from hubaudit.exact.replay import replay
 from hubaudit.facts.repository import understand
 from hubaudit.types import RepoSnapshot
-from hubaudit.verify.beside import compared, components_of, formula_component, formula_peaks, tensors_only
+from hubaudit.verify.beside import _Exact, compared, components_of, formula_component, formula_peaks, tensors_only
 from hubaudit.verify.job import Job
 from hubaudit.verify.measurement import percent
 from hubaudit.verify.table import compare_text, slope_text, to_text
@@ -48,6 +48,31 @@ def test_a_processor_has_no_context_and_no_workspaces() -> None:
     of_cuda = ("cuda_context", "workspace", "block_remainders")
     assert formula_peaks(_REPORT, "cpu")[1] == sum(parts.values()) - sum(parts[name] for name in of_cuda)
     assert formula_component(_REPORT, _FACTS, "adapters") is None
+
+
+def test_what_is_loaded_is_weights_and_the_tables_that_the_class_makes() -> None:
+    """A model once loaded holds both: GPT-Neo's two masks of 64 x 64 bool are in the figure beside the measured one, in both estimates."""
+    config = {
+        "model_type": "gpt_neo", "architectures": ["GPTNeoForCausalLM"], "num_layers": 2, "attention_types": [[["global", "local"], 1]],
+        "max_position_embeddings": 64, "hidden_size": 32, "num_heads": 2, "vocab_size": 100, "intermediate_size": 64,
+    }  # fmt: skip
+    snapshot = replace(_SNAPSHOT, configs={"config.json": config})
+    facts = understand(snapshot)
+    report = audit_facts(snapshot, facts, WORKLOAD)
+    parts = {part.id: part.bytes for part in report.estimate.components}
+    assert parts["buffers"] == 2 * 64 * 64
+    assert formula_component(report, facts, "weights") == parts["weights"] + parts["buffers"]
+    exact = _Exact(components={"weights": 1_000, "buffers": 24, "kv_cache": 7})
+    made = compared(report, facts, Job(config=config, workload=WORKLOAD, device="cpu"), RESULT, exact)
+    assert {one.id: one.exact_bytes for one in made.figures}["weights"] == 1_024
+
+
+def test_tables_alone_are_no_weights() -> None:
+    """Where the weights are not known, neither is their sum with the tables."""
+    lacking = tuple(part for part in _REPORT.estimate.components if part.id != "weights")
+    tables = replace(_REPORT.estimate.components[0], id="buffers")
+    report = replace(_REPORT, estimate=replace(_REPORT.estimate, components=(*lacking, tables)))
+    assert formula_component(report, _FACTS, "weights") is None
 
 
 def test_tensors_only_leaves_kernels_out() -> None:
