@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 #: The table, one key a model type.
 TABLE = "buffers.toml"
 _NAME = re.compile(r"[A-Za-z_]\w*")
+#: Sections within sections that a real configuration has; a file may nest as many as it likes.
+_DEEPEST = 4
+#: The name of what is not known to be anywhere.
+_NOTHING = "(?!)"
 _LARGEST = 2**53  # as in ConfigReader: beyond it a JSON number is no count
 
 
@@ -48,14 +52,16 @@ def _of(config: ConfigReader, architecture: str | None, path: tuple[str, ...]) -
     if row is None or (architecture is not None and not architecture.startswith(tuple(row["classes"]))):
         return
     for buffer in row.get("buffer", ()):
-        if architecture is None or architecture in buffer.get("only", (architecture,)):
-            yield from _buffer(config, row, buffer, path, names_class=architecture is not None or bool(path))
-    for name in row.get("sections", ()):
+        if architecture is None and "only" in buffer:
+            yield _unknown(buffer["name"], "the configuration names no class, and not all of them have it", row)
+        elif architecture in buffer.get("only", (architecture,)):
+            yield from _buffer(config, row, buffer, path)
+    for name in row.get("sections", ()) if len(path) < _DEEPEST else ():
         section = config.section(name)
         if section is not None:
             yield from _of(section, None, (*path, name))
         else:
-            yield _unknown(".+", f"the configuration has no {name}", row)
+            yield _unknown(_NOTHING, f"the configuration has no {name}", row)
 
 
 def _row(model_type: str | None) -> Mapping[str, Any] | None:
@@ -65,11 +71,8 @@ def _row(model_type: str | None) -> Mapping[str, Any] | None:
 
 
 def _buffer(
-    config: ConfigReader, row: Mapping[str, Any], buffer: Mapping[str, Any], path: tuple[str, ...], *, names_class: bool
+    config: ConfigReader, row: Mapping[str, Any], buffer: Mapping[str, Any], path: tuple[str, ...]
 ) -> Iterator[MadeBuffer]:
-    if "only" in buffer and not names_class:
-        yield _unknown(buffer["name"], "the configuration names no class, and not all of them have it", row)
-        return
     is_made, where = _evaluated(config, buffer.get("when", "True"))
     if is_made is None:
         yield _unknown(buffer["name"], where, row)

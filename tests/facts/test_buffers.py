@@ -98,6 +98,15 @@ def test_what_a_config_does_not_tell_is_unknown(config: dict[str, Any], reason: 
     assert not reason or any(reason in where for where in unknown)
 
 
+def test_sections_within_sections_come_to_an_end() -> None:
+    """A file may nest a wrapper in itself as often as it likes; what lies deeper than any real model's is not looked at."""
+    swin = {"model_type": "swin"}
+    config: dict[str, Any] = swin
+    for _ in range(900):
+        config = {"model_type": "encoder-decoder", "encoder": config, "decoder": swin}
+    assert len(made(**config)) <= 2**4
+
+
 @pytest.mark.parametrize("architecture", ["MyGPTForCausalLM", "LlamaForCausalLM", ""])
 def test_classes_of_others_make_what_nobody_knows(architecture: str) -> None:
     """The rows are of transformers' own classes."""
