@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hubaudit.data import table, text_of
 from hubaudit.data.by_row import toml_by_key
@@ -130,6 +133,26 @@ def test_a_stage_makes_the_masks_of_its_own_layers() -> None:
 def test_modules_call_them_so(name: str, is_one: bool) -> None:
     """The end of a buffer's full name tells it."""
     assert is_one_of(name, made(model_type="gpt_neo")) is is_one
+
+
+_ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3) | st.sampled_from([0, 1, 2**53, 2**54, 10**30, "relative"]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["depths", "hidden_size"]), inner, max_size=2),
+    max_leaves=6,
+)  # fmt: skip
+_KEYS = sorted({key for row in ROWS.values() for text in row.get("inputs", {}).values() for key in re.findall(r"\w+", text)})  # fmt: skip
+
+
+@given(name=st.sampled_from(sorted(ROWS)), said=st.dictionaries(st.sampled_from(_KEYS), _ANY, max_size=5), section=_ANY)
+def test_no_configuration_makes_it_raise(name: str, said: dict[str, Any], section: Any) -> None:
+    """Whatever a file holds under the keys that the rows read, every input has a count that is none below 0, or a reason."""
+    row = ROWS[name]
+    sections = dict.fromkeys(row.get("sections", ()), section)
+    for buffer in made(model_type=name, **said, **sections):
+        for one in buffer.inputs.values():
+            assert one.where if one.value is None else 0 <= one.value <= 2**53
+        if all(one.value is not None for one in buffer.inputs.values()):
+            assert size((buffer,), 16) >= 0
 
 
 @pytest.mark.parametrize("name", sorted(ROWS))
