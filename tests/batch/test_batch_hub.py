@@ -224,7 +224,7 @@ def test_a_quota_that_others_used_up_is_waited_for(tmp_path: Path, monkeypatch: 
 def run_with(hub: LocalHub, monkeypatch: pytest.MonkeyPatch, folder: Path, names: list[str]) -> None:
     """A run in a process of its own, for a Hub that the test made."""
     words = [sys.executable, "-m", "hubaudit", "batch", str(listed(folder, *names)), "-o", str(folder / "run")]
-    subprocess.run(words, env=os.environ | {"HF_ENDPOINT": hub.endpoint}, check=True, capture_output=True, timeout=60)
+    subprocess.run(words, env=os.environ | {"HF_ENDPOINT": hub.endpoint}, check=True, capture_output=True, timeout=300)
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, local_hub: LocalHub) -> None:
@@ -232,7 +232,7 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, local_hub: LocalHub) 
     names = [f"org/m{number}" for number in range(60)]
     for name in names:
         local_hub.add(one_file(name))
-    local_hub.latency_seconds = 0.05
+    local_hub.fault("timeout", r"org/m[3-5]\d", seconds=600)  # so that it cannot be over before the signal comes
     words = [
         sys.executable,
         "-m",
@@ -252,10 +252,10 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path, local_hub: LocalHub) 
     process.send_signal(signal.SIGKILL)
     process.communicate()
     done = journal.read_bytes().count(b"\n")
-    assert 10 <= done < 60
-    local_hub.latency_seconds = 0.0
+    assert 10 <= done <= 30
+    local_hub.clear_faults()
     local_hub.reset_log()
-    run = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    run = subprocess.run(words, capture_output=True, text=True, check=True, timeout=300)
     assert states(tmp_path / "run") == dict.fromkeys(names, "audited")
     assert journal.read_bytes().count(b"\n") == 60
     assert len([name for name in asked(local_hub) if name == "info"]) == 60 - done
@@ -268,7 +268,7 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, local_hub: LocalHub) -> None:
     names = [f"org/m{number}" for number in range(60)]
     for name in names:
         local_hub.add(one_file(name))
-    local_hub.latency_seconds = 0.05
+    local_hub.fault("timeout", r"org/m[3-5]\d", seconds=600)  # so that it cannot be over before the signal comes
     words = [
         sys.executable,
         "-m",
@@ -286,11 +286,11 @@ def test_ctrl_c_keeps_what_is_done(tmp_path: Path, local_hub: LocalHub) -> None:
     while not (journal.exists() and journal.read_bytes().count(b"\n") >= 5) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    said = process.communicate(timeout=30)[1]
+    said = process.communicate(timeout=120)[1]
     assert process.returncode == 130
     assert "Traceback" not in said
     assert journal.read_bytes().endswith(b"\n")
-    assert 5 <= len(states(tmp_path / "run")) < 60
+    assert 5 <= len(states(tmp_path / "run")) <= 30
 
 
 def test_what_changed_between_two_runs(

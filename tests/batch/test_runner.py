@@ -162,8 +162,10 @@ def test_a_slow_list_does_not_hold_rows_back(tmp_path: Path) -> None:
 
     def slow() -> Iterator[Item]:
         yield Item(name="a")
-        time.sleep(1.0)
-        seen.append((tmp_path / "journal.jsonl").stat().st_size > 0)
+        deadline = time.monotonic() + 60
+        while not (is_kept := (tmp_path / "journal.jsonl").stat().st_size > 0) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        seen.append(is_kept)
         yield Item(name="b", position=1)
 
     run(tmp_path, slow(), audited)

@@ -205,7 +205,7 @@ def test_a_failure_leaves_the_rest_unasked() -> None:
     """Of a gated model with many shards, most are never asked for."""
     files = {shard_name(number, 200): b"" for number in range(1, 201)}
     shelf = Shelf(
-        files, broken=dict.fromkeys(files, AccessError("gated")), parallel=2, before=lambda _: time.sleep(0.005)
+        files, broken=dict.fromkeys(files, AccessError("gated")), parallel=2, before=lambda _: time.sleep(0.05)
     )
     with pytest.raises(AccessError):
         read_contents(shelf)

@@ -60,6 +60,13 @@ def _patterns(node: Any) -> Iterator[str]:
             yield from _patterns(item)
 
 
+def _seconds(pattern: re.Pattern[str], name: str) -> float:
+    """Of the processor. A full garbage collection may fall into it, once."""
+    began = time.process_time()
+    pattern.search(name)
+    return time.process_time() - began
+
+
 @pytest.mark.parametrize("name", ["roles.toml", "split.toml", "unbuilt.toml", "gguf_architectures.toml"])
 def test_no_pattern_of_a_table_takes_long(name: str) -> None:
     """1,000 characters (longer names have no role) made of words of the patterns: what gives back character by character took a second for each, and 20 kB of name 36 s."""
@@ -67,9 +74,7 @@ def test_no_pattern_of_a_table_takes_long(name: str) -> None:
     assert patterns
     for pattern in patterns:
         for word in _WORDS:
-            began = time.process_time()
-            pattern.search((word * 1_000)[:1_000])
-            assert time.process_time() - began < 0.1, (pattern.pattern, word)
+            assert min(_seconds(pattern, (word * 1_000)[:1_000]) for _ in range(2)) < 0.1, (pattern.pattern, word)
 
 
 @pytest.mark.parametrize("word", ["x", "a_norm", "ln_", "_"])
