@@ -194,12 +194,17 @@ def _deliver(
         raise UsageError(f"cannot write `{output}`: {error.strerror}") from None
 
 
+#: A narrower terminal wraps the lines; rich would cut figures, and print nothing at all in 0 columns.
+_LEAST_COLUMNS = 80
+
+
 def _print_human(results: list[Report | tuple[str, HubauditError]], stream: Any, *, with_explanation: bool) -> None:
     from rich.console import Console
 
     from hubaudit.report.human import render
 
     console = Console(file=stream if stream is not sys.stdout else None, highlight=False)
+    console.width = max(console.width, _LEAST_COLUMNS)
     reports = [result for result in results if not isinstance(result, tuple)]
     for at, report in enumerate(reports):
         with console.capture() as capture:

@@ -164,7 +164,7 @@ def kept_by(keys: tuple[str, ...]) -> Callable[[str], bool]:
     """
     try:
         patterns = [re.compile(f"(?:{key}){_WHOLE_WORD}") for key in keys]
-    except re.error as error:
+    except (re.error, RecursionError, OverflowError) as error:  # the last two are of groups without end, and of counts
         raise UsageError(
             f"a module to skip is no regular expression: {error}", hint="as in --skip-modules lm_head"
         ) from None

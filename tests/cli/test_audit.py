@@ -127,6 +127,23 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert run.stdout.startswith("Qwen/Qwen2-0.5B-Instruct")
 
 
+@pytest.mark.parametrize("columns", ["0", "1", "40", "79", "-1", "x"])
+def test_a_narrow_terminal_loses_no_figure(
+    columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever says that there are fewer columns, the lines are those of 80: some environments say 0, and a cut figure is none."""
+    said = []
+    for width in ("80", columns):
+        monkeypatch.setenv("COLUMNS", width)
+        monkeypatch.setattr(sys, "argv", ["hubaudit", QWEN, "--explain", "--gpu", "h100"])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        assert ended.value.code == 0
+        said.append(capsys.readouterr().out)
+    assert said[0] == said[1]
+    assert "494,032,768" in said[0]
+
+
 @pytest.mark.parametrize(
     "environment", [{"NO_COLOR": "1"}, {"PYTHONIOENCODING": "ascii"}, {"COLUMNS": "40"}, {"TERM": "dumb"}]
 )

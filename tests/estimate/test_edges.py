@@ -35,10 +35,11 @@ def test_a_band_is_rounded_outwards() -> None:
     assert (made.low_bytes, made.high_bytes) == (901, 1_102)
 
 
-def test_a_module_to_skip_that_is_no_pattern() -> None:
-    """It is told as a usage error."""
+@pytest.mark.parametrize("pattern", ["[", "(?P<", "a{99999999999}", "(?:" * 5_000 + ")" * 5_000])
+def test_a_module_to_skip_that_is_no_pattern(pattern: str) -> None:
+    """It is told as a usage error, also where Python's compiler of patterns ends otherwise than by its own error."""
     with pytest.raises(UsageError, match="no regular expression"):
-        kept_by(("[",))
+        kept_by((pattern,))
 
 
 @pytest.mark.parametrize(

@@ -162,16 +162,15 @@ def _latent(facts: ModelFacts, setting: Setting, part: LayerPart) -> tuple[int, 
         )
     heads = facts.attention_heads.value
     rows = {
-        (group.logical_shape or group.shape)[0]
+        (group.logical_shape or group.shape)[:1]
         for group in facts.tensor_groups
         if group.pattern.endswith("kv_b_proj.weight") and group.extra is None
     }
-    if heads is None or len(rows) != 1:
+    if heads is None or len(rows) != 1 or () in rows:
         raise NotModelledError("the widths of all heads' keys and values are not known")
     rotary = sum(tensor.elements_per_token for tensor in part.tensors if tensor.name == "rotary_key")
-    return rows.pop() + heads * rotary, (
-        "all heads' keys and values are kept, as GGUFs from before April 2025 have it",
-    )
+    (kept,) = rows.pop()
+    return kept + heads * rotary, ("all heads' keys and values are kept, as GGUFs from before April 2025 have it",)
 
 
 def _check_blocks(setting: Setting, part: LayerPart) -> None:

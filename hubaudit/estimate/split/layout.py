@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from hubaudit.types import Workload
 
 TABLE = "split.toml"
+#: Each is estimated by itself.
+_MOST_DEVICES = 1_024
 
 
 def rules_of(runtime: str) -> Mapping[str, Any]:
@@ -74,6 +76,10 @@ def split_of(workload: Workload) -> Split:
     split = Split(tensor=workload.tp, pipeline=workload.pp, expert=workload.ep)
     if min(split.tensor, split.pipeline, split.expert) < 1:
         raise SplitError("devices are counted from 1")
+    if split.devices > _MOST_DEVICES:
+        raise SplitError(
+            f"{split.label}: more than {_MOST_DEVICES:,} devices", hint="nobody was seen to share one model over more"
+        )
     if split.expert > 1 and split.expert % split.tensor:
         raise SplitError(
             f"experts on {split.expert} devices and matrices on {split.tensor}: the first must be a multiple of the second",

@@ -188,6 +188,8 @@ def _mlp_width(facts: ModelFacts, said: Input) -> Input:
     """Width of the dense MLP: a config may name one that the class adjusts (LFM2), so shapes come first."""
     for group in loaded_groups(facts):
         is_dense = group.role == "mlp" and group.pattern.endswith((".down_proj.weight", ".w2.weight"))
+        if len(group.logical_shape or group.shape) < 2:  # no matrix, whatever it is called
+            continue
         if is_dense or (facts.moe is None and group.pattern.endswith(".shared_mlp.output_linear.weight")):
             return given((group.logical_shape or group.shape)[1], f"shapes: {group.pattern}")
     return said
@@ -198,7 +200,9 @@ def _shared_size(facts: ModelFacts, inputs: dict[str, Input]) -> int:
     widths = [
         (group.logical_shape or group.shape)[1]
         for group in loaded_groups(facts)
-        if group.role == "shared_expert" and group.pattern.endswith("down_proj.weight")
+        if group.role == "shared_expert"
+        and group.pattern.endswith("down_proj.weight")
+        and len(group.logical_shape or group.shape) > 1
     ]
     return max(widths, default=inputs["intermediate_size"].value)
 

@@ -75,7 +75,8 @@ def _of_shape(facts: ModelFacts, place: str) -> int | None:
     suffix, _, axis = place.rpartition(":")
     for group in loaded_groups(facts):
         if group.pattern.endswith(f".{suffix}"):
-            return (group.logical_shape or group.shape)[int(axis)]
+            shape = group.logical_shape or group.shape
+            return shape[int(axis)] if int(axis) < len(shape) else None
     return None
 
 

@@ -229,3 +229,11 @@ def test_llama_cpp_gives_each_layer_to_the_share_it_falls_in(layers: int, device
     for layer in range(layers):
         owner = next(at for at in range(devices) if Fraction(at + 1, devices) > Fraction(layer, layers + 1))
         assert [at for at, (start, end) in enumerate(spans) if start <= layer < end] == [owner]
+
+
+@pytest.mark.parametrize("runtime", ["transformers", "vllm", "llama.cpp"])
+@pytest.mark.parametrize("asked", [{"tp": 10**30}, {"pp": 10**30}, {"ep": 10**30}, {"tp": 1_000, "pp": 1_000}])
+def test_more_devices_than_anybody_has(runtime: str, asked: dict[str, int]) -> None:
+    """Refused before a list of them is made: each is estimated by itself."""
+    with pytest.raises(SplitError, match="more than 1,024 devices"):
+        estimate(facts_of("mixtral-8x7b-v0.1"), Workload(runtime=runtime, **asked))
