@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import tomllib
 from typing import Any
@@ -144,4 +145,26 @@ def test_a_release_keeps_no_secret() -> None:
     build, publish = text.split("\n  publish:\n")
     assert "id-token" not in build
     assert "gh-action-pypi-publish@" in publish
-    assert "cyclonedx-py" in build
+    assert "python tools/sbom.py " in build
+
+
+def test_the_sbom_says_of_what_it_is() -> None:
+    """The version and the direct needs of the package stand in it, beside what the library finds in the lock."""
+    spec = importlib.util.spec_from_file_location("sbom", ROOT / "tools" / "sbom.py")
+    assert spec is not None
+    assert spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    components = [{"name": name, "bom-ref": f"ref-{name}"} for name in ("anyio", "click", "huggingface-hub", "rich")]
+    bom = {
+        "metadata": {"component": {"bom-ref": "root", "name": "hubaudit"}},
+        "components": components,
+        "dependencies": [{"ref": "ref-anyio"}, {"ref": "root"}],
+    }
+    made = tool.completed(bom, "1.2.3", PROJECT["project"]["dependencies"])
+    assert made["metadata"]["component"]["version"] == "1.2.3"
+    assert made["metadata"]["component"]["purl"] == "pkg:pypi/hubaudit@1.2.3"
+    assert made["dependencies"] == [
+        {"ref": "ref-anyio"},
+        {"ref": "root", "dependsOn": ["ref-click", "ref-huggingface-hub", "ref-rich"]},
+    ]

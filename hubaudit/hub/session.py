@@ -78,7 +78,7 @@ class HubSession:
     ) -> None:
         if urlsplit(constants.ENDPOINT).scheme not in ("http", "https") or not urlsplit(constants.ENDPOINT).hostname:
             raise UsageError(
-                f"HF_ENDPOINT is not the address of a Hub: `{constants.ENDPOINT}`",
+                f"HF_ENDPOINT is not the address of a Hub: `{constants.ENDPOINT.rpartition('@')[2]}`",  # no password
                 hint="write it with its scheme, as https://huggingface.co",
             )
         self.patience = patience or Patience()

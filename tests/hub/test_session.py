@@ -597,12 +597,22 @@ def test_a_refused_connection_names_the_host() -> None:
     assert "HF_ENDPOINT" in caught.value.hint
 
 
-def test_a_password_in_the_endpoint_stays_out_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("endpoint", "kind"),
+    [
+        ("http://user:secret@127.0.0.1:9", NetworkError),
+        ("ftp://user:secret@127.0.0.1", UsageError),
+        ("user:secret@127.0.0.1", UsageError),
+    ],
+)
+def test_a_password_in_the_endpoint_stays_out_of_messages(
+    endpoint: str, kind: type[HubauditError], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Messages end in logs."""
     from huggingface_hub import constants
 
-    monkeypatch.setattr(constants, "ENDPOINT", "http://user:secret@127.0.0.1:9")
-    with pytest.raises(NetworkError) as caught:
+    monkeypatch.setattr(constants, "ENDPOINT", endpoint)
+    with pytest.raises(kind) as caught:
         ask()
     assert "secret" not in caught.value.message + caught.value.hint
 
