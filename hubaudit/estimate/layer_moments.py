@@ -213,6 +213,8 @@ def _mlp(block: Block | None) -> dict[str, Input]:
         widths = 4 if block.activation == "gelu_python" else 2
     elif block is not None and "gate_up" in block.fused:
         widths = 4
+    if block is not None and block.post_norm:
+        streams = 3  # what the norm made is itself added to the MLP's result
     if block is not None and block.cached:
         streams = 6  # the embeddings of words and of positions have names of their own
     return {

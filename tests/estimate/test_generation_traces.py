@@ -10,12 +10,18 @@ import pytest
 
 from hubaudit.estimate.infer import estimate
 from hubaudit.facts.repository import understand
+from hubaudit.hub.bundle import read_bundle
 from hubaudit.types import RepoSnapshot, Workload
+from hubaudit.verify.beside import formula_peaks
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from tools import exact_accuracy
 from tools.generation_traces import allocated_bytes, config_of, estimated, recorded, traced
 
 ROWS = recorded()
+REPLAYED = {
+    row["family"]: row for row in exact_accuracy.recorded() if row["way"] == "generation" and "error" not in row
+}
 #: What is traced anew with the installed libraries: scores, experts that are copied for a new token, and a bias of positions.
 SAMPLE = (
     ("qwen2-0.5b-instruct", "prompt"),
@@ -61,3 +67,21 @@ def test_the_scores_of_beams_right_after_the_prompt(family: str, peak_bytes: int
     workload = Workload(dtype="bf16", batch_size=2, prompt_tokens=4, new_tokens=1, num_beams=4)
     ours = allocated_bytes(estimate(understand(snapshot), workload))
     assert ours == pytest.approx(peak_bytes, abs=2 * 4 * config["vocab_size"] // 2)
+
+
+@pytest.mark.parametrize("family", REPLAYED)
+def test_what_the_allocator_reports_is_told_within_half_a_percent(family: str) -> None:
+    """Every family of fixtures whole, traced and replayed through the allocator (fixtures/exact/peaks.jsonl): blocks are counted, not tensors alone."""
+    _, report = exact_accuracy.report_of(family, "generation")
+    allocated, _ = formula_peaks(report, "cuda")
+    assert allocated == pytest.approx(REPLAYED[family]["allocated_bytes"], rel=0.005)
+    assert report.estimate.high_bytes > REPLAYED[family]["allocated_bytes"]
+
+
+def test_a_small_model_with_a_short_prompt() -> None:
+    """GPT-2 in bf16 at 400 tokens, replayed (torch 2.13, compute capability 8.0): 293,544,960 bytes, of which 6,429,184 are remainders of its weights' blocks."""
+    snapshot = read_bundle(Path(__file__).parents[2] / "fixtures" / "bundles" / "gpt2.json.gz")
+    asked = Workload(dtype="bf16", prompt_tokens=400, new_tokens=4)
+    made = estimate(understand(snapshot), asked)
+    allocated = made.total_bytes - sum(part.bytes for part in made.components if part.id == "cuda_context")
+    assert allocated == pytest.approx(293_544_960, rel=0.005)
