@@ -54,13 +54,14 @@ def can_count(sources: Iterable[str]) -> bool:
 
 
 def _names(source: str, column: str | None) -> Iterator[str]:
-    if source == "-":
-        lines = _lines(sys.stdin, "standard input")
-        yield from _of_table(lines, ",", column, "standard input") if column else _of_lines(lines)
-        return
     path = Path(source).expanduser()
     try:
-        if path.is_dir():
+        if source == "-":
+            if sys.stdin is None:
+                raise ValueError("it is closed")
+            lines = _lines(sys.stdin, "standard input")
+            yield from _of_table(lines, ",", column, "standard input") if column else _of_lines(lines)
+        elif path.is_dir():
             yield from _of_folder(path)
         elif _is_list(path):
             yield from _of_file(path, column)
@@ -68,7 +69,8 @@ def _names(source: str, column: str | None) -> Iterator[str]:
             yield source
     except (OSError, ValueError, csv.Error, RecursionError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot read `{source[:200]}`: {reason}") from None
+        where = "standard input" if source == "-" else f"`{source[:200]}`"
+        raise UsageError(f"cannot read {where}: {reason}") from None
 
 
 def _is_list(path: Path) -> bool:

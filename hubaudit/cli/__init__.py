@@ -85,18 +85,32 @@ def cli() -> None:
 
 def main() -> None:
     """Run, and end every failure as one line, a hint and the documented exit code."""
+    if sys.stdout is None:  # closed by who started us: what is written there shall fail, and not be lost
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_RDONLY), "w", encoding="utf-8")
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")  # a terminal that cannot show a character shows a question mark
     # Headers of 100,000 tensors are a million objects and no cycles: looking for some is a seventh of the time that such an audit takes.
     gc.set_threshold(2_000_000, 20, 50)
-    code = _run()
+    code = _flushed(_run())
     if code == INTERRUPTED:  # requests under way would hold up the exit until they time out
-        sys.stdout.flush()
         os._exit(code)
     gc.freeze()  # a last collection would walk all modules to free memory that ends with the process
     sys.exit(code)
+
+
+def _flushed(code: int) -> int:
+    """Write out what is left, which may fail as any writing."""
+    try:
+        if not sys.stdout.closed:
+            sys.stdout.flush()
+    except OSError as error:
+        from hubaudit.cli.failures import drop_output, report_failure
+
+        drop_output()
+        return code or report_failure(error)
+    return code
 
 
 def _called() -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hubaudit.cli.destination import opened
 from hubaudit.cli.exact import chosen, exact_options, with_exact
 from hubaudit.cli.gate import gate_options
 from hubaudit.cli.getting_ready import get_ready
@@ -177,21 +178,13 @@ def read_and_audit(
 def _deliver(
     results: list[Report | tuple[str, HubauditError]], output_format: str, output: str | None, *, with_explanation: bool
 ) -> None:
-    from hubaudit.errors import UsageError
-
     if output_format == "human" and not any(not isinstance(result, tuple) for result in results):
         return
-    try:
-        # Half a character, which JSON can hold and UTF-8 cannot, is written as JSON spells it.
-        with click.open_file(output or "-", "w", encoding="utf-8", errors="backslashreplace") as stream:
-            if output_format == "human":
-                _print_human(results, stream, with_explanation=with_explanation)
-            else:
-                stream.write(_text(results, output_format))
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise UsageError(f"cannot write `{output}`: {error.strerror}") from None
+    with opened(output) as stream:
+        if output_format == "human":
+            _print_human(results, stream, with_explanation=with_explanation)
+        else:
+            stream.write(_text(results, output_format))
 
 
 #: A narrower terminal wraps the lines; rich would cut figures, and print nothing at all in 0 columns.

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from hubaudit.cli.destination import opened
 from hubaudit.cli.options import access_options
 
 _KINDS = ("memory", "parameters", "fit")
@@ -53,8 +54,5 @@ def command(
         raise UsageError("a badge on fitting needs --gpu NAME", hint="`hubaudit gpus` lists the names")
     hardware = () if gpu_name is None else (hardware_named(gpu_name),)
     report = audit(repo, workload=Workload(mode=mode, dtype=dtype, quant=quant), hardware=hardware, **access)
-    try:
-        with click.open_file(output, "w", encoding="utf-8") as stream:
-            stream.write(badge(report, kind))
-    except OSError as error:
-        raise UsageError(f"cannot write `{output}`: {error.strerror}") from None
+    with opened(output) as stream:
+        stream.write(badge(report, kind))

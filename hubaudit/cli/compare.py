@@ -8,6 +8,7 @@ import click
 
 from hubaudit.cli.audit import command as audit_command
 from hubaudit.cli.audit import devices
+from hubaudit.cli.destination import opened
 from hubaudit.cli.options import access_options, hardware_options
 
 if TYPE_CHECKING:
@@ -43,7 +44,6 @@ def command(
 
     `hubaudit compare ORG/NAME@REV ORG/NAME@REV` tells what changed between two revisions: facts, memory, configs, tensors and files.
     """
-    from hubaudit.errors import UsageError
     from hubaudit.types import Workload
 
     if len(repos) < _AT_LEAST:
@@ -53,13 +53,8 @@ def command(
     asked = Workload(**options)
     subjects = _read(repos, asked, devices(gpu_names, memories, must_fit=False), access)
     text = _text(subjects, "json" if as_json else output_format)
-    try:
-        with click.open_file(output or "-", "w", encoding="utf-8", errors="backslashreplace") as stream:
-            stream.write(text)
-    except BrokenPipeError:
-        raise
-    except OSError as error:
-        raise UsageError(f"cannot write `{output}`: {error.strerror}") from None
+    with opened(output) as stream:
+        stream.write(text)
     return _end(subjects)
 
 

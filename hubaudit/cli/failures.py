@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from contextlib import suppress
 
 import click
 
 from hubaudit.cli import INTERRUPTED
 from hubaudit.errors import HubauditError, clipped
+
+#: What a full disk, a quota, a limit on files, a broken device or a closed stream answers to who writes.
+_CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
 
 
 def report_failure(error: BaseException) -> int:
@@ -20,9 +25,7 @@ def report_failure(error: BaseException) -> int:
     if _is_interruption(error):
         return _say("interrupted", "", INTERRUPTED)
     if isinstance(error, BrokenPipeError):
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
-        )  # what reads us has gone; do not complain again at exit
+        drop_output()
         return 0
     if isinstance(error, HubauditError):
         return _say(error.message, error.hint, error.exit_code)
@@ -34,6 +37,18 @@ def report_failure(error: BaseException) -> int:
         return _say(error.format_message(), f"`{path} --help` lists what there is", error.exit_code)
     if isinstance(error, click.ClickException):
         return _say(error.format_message(), "", 2)
+    return _unforeseen(error)
+
+
+def drop_output() -> None:
+    """Let what is still to be written go nowhere: who would read it has gone, or has no room, and the interpreter would complain at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _unforeseen(error: BaseException) -> int:
+    """What no command foresaw: a stream that takes no more, or a bug."""
+    if isinstance(error, OSError) and error.errno in _CANNOT_WRITE:
+        return _say(f"cannot write: {error.strerror}", "", 2)
     if os.environ.get("HUBAUDIT_DEBUG"):
         raise error
     return _say(
@@ -61,7 +76,8 @@ def say_failure(error: HubauditError) -> None:
 def _say(message: str, hint: str, code: int) -> int:
     from hubaudit.report.phrases import clean
 
-    click.echo(f"error: {clean(clipped(' '.join(message.split())))}", err=True)
-    if hint:
-        click.echo(f"\nhint: {clean(clipped(hint))}", err=True)
+    with suppress(OSError):  # nobody can be told: the exit code says it
+        click.echo(f"error: {clean(clipped(' '.join(message.split())))}", err=True)
+        if hint:
+            click.echo(f"\nhint: {clean(clipped(hint))}", err=True)
     return code

@@ -40,7 +40,10 @@ def settings(folder: Path | None = None) -> Settings:
     Raises:
         UsageError: the file is no TOML, or holds what nobody reads.
     """
-    start = (folder or Path.cwd()).absolute()
+    try:
+        start = (folder or Path.cwd()).absolute()
+    except OSError:  # the current folder is gone, or is not ours to see
+        return Settings()
     for place in (start, *start.parents):
         for name in (OWN, SHARED):
             table = _table(place / name, is_shared=name == SHARED)
