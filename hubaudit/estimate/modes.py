@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hubaudit.errors import UsageError
 from hubaudit.estimate import infer, setting
+from hubaudit.estimate.asked import refuse_impossible
 
 if TYPE_CHECKING:
     from hubaudit.types import Estimate, ModelFacts, Variant, Workload
@@ -17,6 +18,7 @@ def estimate(facts: ModelFacts, workload: Workload) -> Estimate:
     Raises:
         UsageError: the workload asks for something that does not exist.
     """
+    refuse_impossible(workload)
     if workload.mode == "train":
         from hubaudit.estimate.training.step import estimate_training  # only for those who ask
 

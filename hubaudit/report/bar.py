@@ -39,12 +39,12 @@ def _device(report: Report, fit: Fit, parts: Sequence[tuple[Category, int]]) -> 
     used = report.estimate.total_bytes if fit.headroom_bytes is None else usable - fit.headroom_bytes
     name = clean(fit.hardware.name)
     name = name if len(name) <= _NAME else f"{name[: _NAME - 1]}~"
-    cells = min(_WIDTH, -(-used * _WIDTH // usable))
+    cells = min(_WIDTH, -(-used * _WIDTH // max(1, usable)))
     # Where the split is the verdict's own choice, the parts are not those of one device; the sum is.
     own = parts if sum(size for _, size in parts) == used else (("Parameter", used),)
     drawn = _stack(own, sum(size for _, size in own), cells)
     drawn = drawn[:-1] + _TOO_MUCH if used > usable else drawn + _FREE * (_WIDTH - cells)
-    share = f"{used * 100 // usable} %"
+    share = f"{used * 100 // max(1, usable)} %"
     return f"{name:<{_NAME}} {drawn} {f'at least {share}' if report.estimate.omitted else share}"
 
 

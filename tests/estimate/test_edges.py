@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from fixture_models import facts_of
@@ -23,6 +24,9 @@ from hubaudit.estimate.training.optimizers import quantities
 from hubaudit.estimate.training.tensors import Trained, elements_of
 from hubaudit.types import CacheTensor, LayerSpec, Workload
 from hubaudit.units import format_bytes
+
+if TYPE_CHECKING:
+    from hubaudit.types import Mode
 
 QWEN = "qwen2-0.5b-instruct"
 
@@ -168,3 +172,21 @@ def test_where_a_plan_was_read() -> None:
     layers = tuple(LayerSpec(index=at, kind="odd", tensors=(), where=where) for at, where in enumerate("abac"))
     assert plan_where(replace(facts, layer_plan=layers)) == "a; b"
     assert plan_where(replace(facts, layer_plan=None)) == ""
+
+
+@pytest.mark.parametrize("mode", ["infer", "kv", "train"])
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        *(({name: 0}, f"{name} must be at least 1") for name in ("tp", "pp", "ep", "cp", "gpus", "batch_size", "lora")),
+        ({"pp": -1}, "pp must be at least 1"),
+        ({"prompt_tokens": -5}, "prompt_tokens must be at least 1"),
+        ({"new_tokens": -1}, "new_tokens must be at least 0"),
+        ({"llm_int8_threshold": float("nan")}, "no number"),
+        ({"llm_int8_threshold": float("inf")}, "no number"),
+    ],
+)
+def test_what_nobody_can_ask_for(mode: Mode, asked: dict[str, Any], words: str) -> None:
+    """Zero devices were divided by, and a threshold of infinity is no JSON: both are usage errors, through Python's door too."""
+    with pytest.raises(UsageError, match=words):
+        estimate(facts_of(QWEN), Workload(mode=mode, **asked))

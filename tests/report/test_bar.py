@@ -36,3 +36,11 @@ def test_devices_are_as_full_as_their_headroom_says() -> None:
     assert "·" not in over
     assert vast.startswith("xxxxxxxxxxxxxxxxxxx~ ")
     assert all(len(line) <= 78 for line in (fits, over, vast))
+
+
+@pytest.mark.parametrize("runtime", ["transformers", "vllm"])
+def test_a_device_of_a_byte_has_a_bar(runtime: str) -> None:
+    """Of which vLLM takes nine tenths, which is nothing: it is too full, and nothing is divided by nothing."""
+    asked = Workload(mode="kv", runtime=runtime)
+    report = audit_snapshot(snapshot_of("llama-3.1-8b"), asked, (Hardware(name="x", usable_bytes=1),))
+    assert "▶" in bar_lines(report)[0]
