@@ -101,15 +101,22 @@ def main() -> None:
 
 
 def _flushed(code: int) -> int:
-    """Write out what is left, which may fail as any writing."""
+    """Write out what is left, which may fail as any writing: the interpreter would do so at its end, and make the exit code its own."""
     try:
         if not sys.stdout.closed:
             sys.stdout.flush()
     except OSError as error:
-        from hubaudit.cli.failures import drop_output, report_failure
+        from hubaudit.cli.failures import drop, report_failure
 
-        drop_output()
-        return code or report_failure(error)
+        drop(sys.stdout)
+        code = code or report_failure(error)
+    try:
+        if sys.stderr is not None:
+            sys.stderr.flush()
+    except OSError:  # nobody can be told: the exit code says it
+        from hubaudit.cli.failures import drop
+
+        drop(sys.stderr)
     return code
 
 

@@ -6,11 +6,15 @@ import errno
 import os
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import click
 
 from hubaudit.cli import INTERRUPTED
 from hubaudit.errors import HubauditError, clipped
+
+if TYPE_CHECKING:
+    from typing import TextIO
 
 #: What a full disk, a quota, a limit on files, a broken device or a closed stream answers to who writes.
 _CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF})
@@ -25,7 +29,7 @@ def report_failure(error: BaseException) -> int:
     if _is_interruption(error):
         return _say("interrupted", "", INTERRUPTED)
     if isinstance(error, BrokenPipeError):
-        drop_output()
+        drop(sys.stdout)
         return 0
     if isinstance(error, HubauditError):
         return _say(error.message, error.hint, error.exit_code)
@@ -40,9 +44,9 @@ def report_failure(error: BaseException) -> int:
     return _unforeseen(error)
 
 
-def drop_output() -> None:
+def drop(stream: TextIO) -> None:
     """Let what is still to be written go nowhere: who would read it has gone, or has no room, and the interpreter would complain at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _unforeseen(error: BaseException) -> int:

@@ -13,6 +13,8 @@ from fixture_models import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
+#: Standard error keeps what could not be written, and tries again at the end, unless Python is told otherwise.
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
 GPT2 = str(ROOT / "fixtures" / "bundles" / "gpt2.json.gz")
 
 
@@ -20,7 +22,7 @@ def _shell(words: str, folder: Path) -> subprocess.CompletedProcess[bytes]:
     """Runs ``hubaudit`` with these words and redirections, in ``folder``."""
     command = f"{sys.executable} -m hubaudit {words}"
     return subprocess.run(
-        ["bash", "-c", command], capture_output=True, check=False, timeout=180, cwd=folder, env=os.environ
+        ["bash", "-c", command], capture_output=True, check=False, timeout=180, cwd=folder, env=BUFFERED
     )
 
 
